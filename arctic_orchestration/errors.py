@@ -23,7 +23,7 @@
         │   └── UnsupportedFile one of its files is not; the others may be
         ├── SchemaMismatch      the rows do not fit the table's columns
         ├── CommitConflict      another writer was first; planning again may succeed
-        ├── CommitUnknown       the catalog did not say whether it took the commit
+        ├── CommitUnknown       the catalog neither confirmed nor refused the commit
         └── CatalogUnavailable  the catalog does not answer
 
 Messages name the field, the value, what was expected and what to do. Errors of drivers and
@@ -136,7 +136,7 @@ class LogWentBack(ConfigurationError):
     def __init__(self, why: str, advice: str = "") -> None:
         self.why = why
         text = (
-            f"Dagster's event log went back: {why}. It was restored from a backup, or made anew. "
+            f"Dagster's event log went back: {why}. It was restored from a backup or recreated. "
             "Nothing is read until a person decides where reading goes on"
         )
         super().__init__(f"{text}: {advice}" if advice else text)
@@ -195,7 +195,7 @@ class CommitConflict(LakeError):
 
 
 class CommitUnknown(LakeError):
-    """The catalog did not say whether it took the commit; the files were left in place."""
+    """The catalog neither confirmed nor refused the commit; the files were left in place."""
 
 
 class CatalogUnavailable(LakeError):

@@ -19,7 +19,7 @@ _BEGIN = re.compile(r"Checking for new runs for sensor: (?P<sensor>\w+)$")
 _END = re.compile(r"Sensor (?P<sensor>\w+) skipped: (?P<text>.*)$", re.DOTALL)
 #: the prefix of the text of a consumer's sensor
 _OF_CONSUMER = re.compile(r"consumer [\w.-]+: ")
-_AGAIN_SECONDS = 600
+_REPEATED_SECONDS = 600
 #: the maximum number of remembered texts
 _REMEMBERED = 1_000
 
@@ -46,7 +46,7 @@ class IdleTicks(logging.Filter):
             return True
         # A clock that was set back does not suppress lines.
         age = record.created - self._logged_at.get(message, float("-inf"))
-        if 0 <= age < _AGAIN_SECONDS:
+        if 0 <= age < _REPEATED_SECONDS:
             return False
         if len(self._logged_at) >= _REMEMBERED:
             self._logged_at.clear()

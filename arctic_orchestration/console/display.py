@@ -141,13 +141,15 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> None:
     """Asks the person to confirm a change.
 
     Errors:
-        InvalidInput: there is no terminal to ask in, and ``--yes`` was not given.
+        InvalidInput: there is no terminal for a confirmation, and ``--yes`` was not given.
         typer.Exit: with code 1; the person does not agree.
     """
     if yes:
         return
     if as_json or not sys.stdin.isatty():
-        raise InvalidInput("--yes", None, "it: nobody can be asked here; nothing was changed")
+        raise InvalidInput(
+            "--yes", None, "it: there is no terminal for a confirmation; nothing was changed"
+        )
     if not typer.confirm(visible(question)):
         typer.echo("nothing was changed")
         raise typer.Exit(1)

@@ -17,7 +17,7 @@ def on_stop_signal(*answers: Callable[[], None]) -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     left = list(answers)
 
-    def told(_number: int, _frame: FrameType | None) -> None:
+    def handle(_number: int, _frame: FrameType | None) -> None:
         answer = left.pop(0)
         if not left:
             for one in _SIGNALS:
@@ -25,7 +25,7 @@ def on_stop_signal(*answers: Callable[[], None]) -> Iterator[None]:
         answer()
 
     for number in _SIGNALS:
-        signal.signal(number, told)
+        signal.signal(number, handle)
     try:
         yield
     finally:

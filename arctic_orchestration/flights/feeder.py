@@ -87,18 +87,18 @@ def _feed(landing: Landing, every: float, ending: Ending) -> None:
         for landed in feeding:
             paces = landed.file.feed == "flights"
             if paces:
-                _say(
+                _log_line(
                     f"{_name(landed)} has landed, {landing.count():,} of {files:,}; "
                     f"a third of a day every {every:g} s"
                 )
             if ending.within(every if paces else 0):
                 return
-        _say(f"all {files:,} files of the year have landed")
+        _log_line(f"all {files:,} files of the year have landed")
 
 
 def _followed(settings: Settings, ending: Ending) -> bool:
     """Waits for the dispatcher's first tick; returns False when it is time to end instead."""
-    _say("waiting for the dispatcher's first tick")
+    _log_line("waiting for the dispatcher's first tick")
     database = Database(settings.database_url)
     try:
         while True:
@@ -129,7 +129,7 @@ def _name(landed: LandedFile) -> str:
     return f"{asset_of(landed.file.feed)} {landed.file.key}"
 
 
-def _say(what: str) -> None:
+def _log_line(what: str) -> None:
     if sys.stdout.isatty():
         # The cursor stays at the beginning, so that Dagster's lines do not follow ours.
         print(f"feeder: {what}\x1b[K", end="\r", flush=True)

@@ -27,7 +27,7 @@ def scorecard(run: TaskRun) -> "DataFrame":
     return run.spark.createDataFrame(figures, "figure string, value string")
 
 
-def tell_overview(run: TaskRun) -> dict[str, str]:
+def report_overview(run: TaskRun) -> dict[str, str]:
     """Writes a line a hub, in the log and as metadata."""
     lines = {
         row["origin"]: (

@@ -113,7 +113,7 @@ def _probe(java: Path, modules: tuple[str, ...] = (_VECTOR_MODULE,)) -> tuple[Pa
     if properties is None and modules:
         bare = _started(java, ())
         if bare is not None and _version(bare) >= OLDEST:
-            raise _Unusable(f"{java} lacks the module jdk.incubator.vector, which Spark asks for")
+            raise _Unusable(f"{java} lacks the module jdk.incubator.vector, which Spark requires")
         properties = bare
     if properties is None:
         raise _Unusable(f"{java} does not start")

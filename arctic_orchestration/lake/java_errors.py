@@ -11,11 +11,11 @@ _STACK = ("at ", "... ", "Driver stacktrace", "JVM stacktrace", _CAUSE)
 def one_line(text: str) -> str:
     """Returns the first lines of an error without its stack, and the root cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = [line for line in lines if not line.startswith(_STACK)][:_LINES]
+    shown = [line for line in lines if not line.startswith(_STACK)][:_LINES]
     causes = [line.removeprefix(_CAUSE).strip() for line in lines if line.startswith(_CAUSE)]
-    if causes and not any(causes[-1] in line for line in said):
-        said.append(f"({_CAUSE.lower()} {causes[-1]})")
-    return " ".join(said)[:_LETTERS] or "no reason was given"
+    if causes and not any(causes[-1] in line for line in shown):
+        shown.append(f"({_CAUSE.lower()} {causes[-1]})")
+    return " ".join(shown)[:_LETTERS] or "no reason was given"
 
 
 def is_of_java(error: BaseException) -> bool:

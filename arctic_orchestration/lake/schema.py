@@ -99,7 +99,7 @@ def _unsupported(kind: iceberg.IcebergType, path: str) -> Iterator[str]:
                 here = f"{path}.{field.name}" if path else field.name
                 twin = seen.setdefault(field.name.lower(), field.name)
                 if twin != field.name:
-                    yield f"column {here}: Spark does not tell it from {twin}"
+                    yield f"column {here}: Spark does not distinguish it from {twin}"
                 yield from _unsupported(field.field_type, here)
         case iceberg.ListType():
             yield from _unsupported(kind.element_type, f"{path}.element")

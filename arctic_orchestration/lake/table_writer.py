@@ -87,7 +87,7 @@ def append(
         SchemaMismatch: the rows do not fit the columns. Nothing was committed.
         CommitConflict: columns or partitions were changed meanwhile, or other writers were first
             for too long. Nothing was committed; retrying is safe.
-        CommitUnknown: the catalog did not say whether it took the commit. The files still exist;
+        CommitUnknown: the catalog neither confirmed nor refused the commit. The files still exist;
             appending again is safe with the same ``once`` key.
     """
     require_lake_session(spark)
@@ -165,7 +165,7 @@ class _Append:
 
     def _attempt(self, added: list[DataFile]) -> None:
         removed, kept = self._replaced()
-        self._ask()
+        self._run_before_commit()
         table = self._table
         transaction = SharedMetadataTransaction(table)
         update = transaction.update_snapshot(snapshot_properties=self._summary(added))
@@ -205,7 +205,7 @@ class _Append:
             if refused:
                 producer._clean_all_uncommitted()
 
-    def _ask(self) -> None:
+    def _run_before_commit(self) -> None:
         if self._before_commit is None:
             return
         try:
@@ -262,9 +262,9 @@ class _Append:
 
     def _refuse_to_guess(self, error: Exception) -> None:
         raise CommitUnknown(
-            f"{'.'.join(self._table.name())}: the catalog did not say whether it took the commit "
+            f"{'.'.join(self._table.name())}: the catalog neither confirmed nor refused the commit "
             f"of append {self._id}: {error}. A snapshot whose summary has {APPEND_ID}={self._id} "
-            f"holds it; otherwise the files in {self.directory} belong to nobody"
+            f"holds it; otherwise no table owns the files in {self.directory}"
         ) from error
 
     def _require_same_plan(self) -> None:

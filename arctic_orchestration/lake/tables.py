@@ -39,7 +39,7 @@ from arctic_orchestration.settings import Settings
 _BUSY_SECONDS = 60
 _OPENING_ATTEMPTS = 20
 #: How often a silent catalog is retried, in all about three seconds.
-_QUESTIONS = 5
+_TRIES = 5
 _FIRST_WAIT_SECONDS = 0.2
 #: The maximum number of table names in a message.
 _NAMES_SHOWN = 20
@@ -158,21 +158,21 @@ def list_tables(catalog: Catalog) -> list[str]:
     return answered(look, catalog.name)
 
 
-def answered(ask: Callable[[], _T], what: str) -> _T:
+def answered(query: Callable[[], _T], what: str) -> _T:
     """Returns the catalog's answer; retries when it does not answer.
 
     Errors:
         CatalogUnavailable: it never answered; names ``what`` and the last reason.
     """
-    for attempt in range(1, _QUESTIONS + 1):
+    for attempt in range(1, _TRIES + 1):
         try:
-            return ask()
+            return query()
         except _NOT_ABOUT_THE_CATALOG:
             raise
         except _DOWN as error:
-            if attempt == _QUESTIONS:
+            if attempt == _TRIES:
                 raise CatalogUnavailable(
-                    f"{what}: the catalog did not answer, asked {_QUESTIONS} times: {error}"
+                    f"{what}: the catalog did not answer, tried {_TRIES} times: {error}"
                 ) from error
             sleep(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
     raise AssertionError("unreachable")

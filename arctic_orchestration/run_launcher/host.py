@@ -77,7 +77,7 @@ class RunHost:
         self._spark = SparkPool(
             start["spark"], self._context, self._selector, self._close_inherited
         )
-        signal.signal(signal.SIGTERM, lambda *_: self._retire("it was asked to end"))
+        signal.signal(signal.SIGTERM, lambda *_: self._retire("it was requested to end"))
 
     def serve(self) -> None:
         """Serves requests; returns when the host is idle for too long, or retired and empty."""
@@ -203,7 +203,7 @@ class RunHost:
         self._answer(connection, {"ok": run is not None})
 
     def _do_retire(self, connection: socket.socket, request: dict[str, Any]) -> None:
-        self._retire(request.get("why") or "it was asked to end")
+        self._retire(request.get("why") or "it was requested to end")
         self._answer(connection, {"ok": True})
 
     def _do_status(self, connection: socket.socket, _request: dict[str, Any]) -> None:
@@ -272,7 +272,7 @@ def main() -> None:
     answer = os.fdopen(start["answer"], "w")
     lock = _lock(start["key"])
     if lock is None:
-        _say(answer, {"ok": False, "other": True, "why": "another run host has this code"})
+        _send_answer(answer, {"ok": False, "other": True, "why": "another run host has this code"})
         return
     start["lock"] = lock
     host = _loaded_host(start, answer)
@@ -285,7 +285,7 @@ def main() -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(host.path.name)
     temporary.rename(link)
-    _say(answer, {"ok": True, "socket": str(host.path)})
+    _send_answer(answer, {"ok": True, "socket": str(host.path)})
     answer.close()
     # Reading loaded objects must not copy their memory in each child.
     gc.collect()
@@ -293,7 +293,7 @@ def main() -> None:
     host.serve()
 
 
-def _say(answer: TextIO, what: dict[str, Any]) -> None:
+def _send_answer(answer: TextIO, what: dict[str, Any]) -> None:
     answer.write(json.dumps(what) + "\n")
     answer.flush()
 
@@ -306,7 +306,7 @@ def _loaded_host(start: dict[str, Any], answer: TextIO) -> RunHost | None:
             loaded = hosted_run.load(start)
     except BaseException as error:
         why = f"its code does not load: {type(error).__name__}: {error}"
-        _say(answer, {"ok": False, "why": why})
+        _send_answer(answer, {"ok": False, "why": why})
         return None
     threads = [
         thread.name for thread in threading.enumerate() if thread.ident != threading.get_ident()
@@ -314,7 +314,7 @@ def _loaded_host(start: dict[str, Any], answer: TextIO) -> RunHost | None:
     if threads or _sockets() - sockets:
         what = f"starts threads ({', '.join(threads)})" if threads else "leaves connections open"
         why = f"importing its code {what}, which a forked process would not have"
-        _say(answer, {"ok": False, "lasting": True, "why": why})
+        _send_answer(answer, {"ok": False, "lasting": True, "why": why})
         return None
     return RunHost(start, code, loaded)
 

@@ -120,12 +120,12 @@ def launch(
         HostSilent: the host does not answer at all. The run may yet begin.
         OSError: the host did not answer. The run may have begun.
     """
-    asked = {**request, "do": "launch", "launcher": _LAUNCHER, "server": location.server}
+    message = {**request, "do": "launch", "launcher": _LAUNCHER, "server": location.server}
     with _starting[location.key]:
         path = _current(location) or _start(location, start_seconds)
     for _ in range(3):
         try:
-            answer = messages.ask(path, asked, _ANSWER_SECONDS)
+            answer = messages.call(path, message, _ANSWER_SECONDS)
         except messages.NotListening as error:
             answer = {"stale": str(error)}
         except TimeoutError as error:
@@ -141,7 +141,7 @@ def launch(
 
 def _answers(path: Path) -> bool:
     try:
-        return bool(messages.ask(path, {"do": "status"}, _STATUS_SECONDS)["ok"])
+        return bool(messages.call(path, {"do": "status"}, _STATUS_SECONDS)["ok"])
     except OSError:
         return False
 

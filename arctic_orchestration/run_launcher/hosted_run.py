@@ -142,7 +142,7 @@ def _leave() -> None:
 
 def _borrow(host: str, run_id: str, properties: Mapping[str, str]) -> dict[str, Any]:
     request = {"do": "spark", "run_id": run_id, "properties": dict(properties)}
-    return messages.ask(host, request, timeout=session_source.WAIT_SECONDS)
+    return messages.call(host, request, timeout=session_source.WAIT_SECONDS)
 
 
 def report_death(request: dict[str, Any], exit_code: int) -> None:

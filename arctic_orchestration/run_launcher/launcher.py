@@ -225,7 +225,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         host = _host_of(run)
         if host is None:
             # A run that is being launched may already have a process.
-            if any(answer["ok"] for answer in messages.ask_all(request, _CANCEL_SECONDS)):
+            if any(answer["ok"] for answer in messages.call_all(request, _CANCEL_SECONDS)):
                 self._registered.report_run_canceling(run)
                 return True
             return bool(self._wrapped.terminate(run_id))
@@ -235,7 +235,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
             self._registered.report_engine_event(message, run)
             return False
         try:
-            return bool(messages.ask(host["socket"], request, _CANCEL_SECONDS)["ok"])
+            return bool(messages.call(host["socket"], request, _CANCEL_SECONDS)["ok"])
         except OSError:
             # Its host is gone or hangs. The run's process gets the signal directly.
             return _interrupt(host)

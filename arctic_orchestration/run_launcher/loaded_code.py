@@ -1,6 +1,6 @@
 """The code that a run host has loaded, and whether it has changed since.
 
-New code must never run in a process with old modules. The stock launcher imports everything anew
+New code must never run in a process with old modules. The stock launcher imports everything again
 for each run. A run host imports once, so it records every file that was opened and every folder
 that was listed while its location's code was loaded: modules, and also the SQL, YAML and JSON that
 definitions are made of.

@@ -22,7 +22,7 @@ def remember(definitions: Mapping[CodePointer, RepositoryDefinition]) -> None:
     def remembered(
         pointer: CodePointer, repository_load_data: RepositoryLoadData | None = None
     ) -> RepositoryDefinition:
-        if not _says_something(repository_load_data):
+        if not _is_usable(repository_load_data):
             for known, definition in kept:
                 if known == pointer:
                     return definition
@@ -31,7 +31,7 @@ def remember(definitions: Mapping[CodePointer, RepositoryDefinition]) -> None:
     reconstruct.reconstruct_repository_def_from_pointer = remembered
 
 
-def _says_something(data: Any) -> bool:
+def _is_usable(data: Any) -> bool:
     return data is not None and bool(
         data.cacheable_asset_data or data.reconstruction_metadata or data.defs_state_info
     )

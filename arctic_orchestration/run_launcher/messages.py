@@ -51,7 +51,7 @@ class NotListening(OSError):
     """No host listens at the socket; none has the request."""
 
 
-def ask(path: str | Path, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+def call(path: str | Path, request: dict[str, Any], timeout: float) -> dict[str, Any]:
     """Sends a request and waits for its answer, at most ``timeout`` seconds.
 
     Errors:
@@ -72,11 +72,11 @@ def ask(path: str | Path, request: dict[str, Any], timeout: float) -> dict[str, 
         return receive(connection)
 
 
-def ask_all(request: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
+def call_all(request: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
     """Sends a request to every host of this user, and returns the answers of live ones."""
     for path in sorted(folder().glob("*.sock")):
         with suppress(OSError):
-            yield ask(path, request, timeout)
+            yield call(path, request, timeout)
 
 
 def send(connection: socket.socket, message: dict[str, Any]) -> None:

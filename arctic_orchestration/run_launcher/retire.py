@@ -11,8 +11,8 @@ _SECONDS = 10.0
 
 def main() -> None:
     """Makes all hosts end after their runs, and prints their number."""
-    request = {"do": "retire", "why": "it was asked to end by a command"}
-    count = sum(answer["ok"] for answer in messages.ask_all(request, _SECONDS))
+    request = {"do": "retire", "why": "a command requested its end"}
+    count = sum(answer["ok"] for answer in messages.call_all(request, _SECONDS))
     print(f"{count} run host{'' if count == 1 else 's'} will end; runs go on")
 
 

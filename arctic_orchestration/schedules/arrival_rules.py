@@ -30,7 +30,9 @@ class CountedArrivals:
         Arrivals that a trigger drops for good are in neither list.
         """
         counted = self._without_backfills(self._changed(matches))
-        wanted = {match.event.storage_id: match.event for match in counted if self._asks(match)}
+        wanted = {
+            match.event.storage_id: match.event for match in counted if self._may_defer(match)
+        }
         if not wanted:
             return counted, []
         checks = self._lookup.checks_of(list(wanted.values()))
@@ -46,10 +48,10 @@ class CountedArrivals:
         return passed, deferred
 
     def _changed(self, matches: Sequence[Match]) -> list[Match]:
-        asked = [m.event for m in matches if m.source.only_changed and _is_arrival(m.event)]
-        if not asked:
+        compared = [m.event for m in matches if m.source.only_changed and _is_arrival(m.event)]
+        if not compared:
             return list(matches)
-        changed = self._lookup.changed(asked)
+        changed = self._lookup.changed(compared)
         return [m for m in matches if not m.source.only_changed or m.event.storage_id in changed]
 
     def _without_backfills(self, matches: Sequence[Match]) -> list[Match]:
@@ -59,7 +61,7 @@ class CountedArrivals:
         made = self._lookup.backfills_of([run for run in runs if run is not None])
         return [m for m in matches if not m.source.ignores_backfills or m.event.run_id not in made]
 
-    def _asks(self, match: Match) -> bool:
+    def _may_defer(self, match: Match) -> bool:
         """Returns whether checks may defer an arrival."""
         if not _is_arrival(match.event):
             return False

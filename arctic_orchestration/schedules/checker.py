@@ -25,7 +25,7 @@ from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.schedules.targets import Problem, Targets, not_looked_up, problem_of
-from arctic_orchestration.schedules.trigger_evaluation import ask_trigger
+from arctic_orchestration.schedules.trigger_evaluation import evaluate_trigger
 from arctic_orchestration.schedules.triggers.base import NOTHING
 from arctic_orchestration.state.tables import is_waiting, jobs
 
@@ -114,7 +114,7 @@ class Checker:
         elif self._behind:
             # The event it waits for, or one that extends the wait, may be among the unread ones.
             self._queue.change(job, next_check_at=self._now + _NEXT_TICK)
-        elif ask_trigger(self._queue, job, stored, job.arrivals):
+        elif evaluate_trigger(self._queue, job, stored, job.arrivals):
             # Resources of its constraints are locked in the next round.
             self._counts["fired"] += 1
         elif timed_out:
@@ -287,7 +287,7 @@ class Checker:
                 arrivals[leaf] = NOTHING
             self._queue.change(other, arrivals=tuple(arrivals), next_check_at=self._now)
             if not any(leaf.events for leaf in arrivals):
-                self._discard(other, "a launch began its time anew", notice=None)
+                self._discard(other, "a launch restarted its time", notice=None)
 
     def _look_later(self, job: Job, problem: Problem) -> None:
         self._counts["held"] += 1

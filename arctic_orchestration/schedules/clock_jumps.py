@@ -43,7 +43,7 @@ def reset_moments(
 ) -> None:
     """Recomputes timers, next checks and deadlines of a location as of ``now``."""
     timers.set_right(tx, location, store, now)
-    _settle_jobs(tx, location, store, now)
+    _correct_jobs(tx, location, store, now)
     here = runs.c.location_id == location.id
     tx.execute(sa.update(runs).where(here, runs.c.seen_at > now).values(seen_at=now))
     own = sa.select(jobs.c.id).where(jobs.c.location_id == location.id)
@@ -61,7 +61,7 @@ def _is_target(resource: sa.ColumnElement[str], location: Location) -> sa.Column
     return jobs_of | resource.startswith(f"asset:{location.place}/", autoescape=True)
 
 
-def _settle_jobs(
+def _correct_jobs(
     tx: sa.Connection, location: Location, store: ScheduleStore, now: datetime
 ) -> None:
     queue = JobQueue(tx, now)

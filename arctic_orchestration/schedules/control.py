@@ -17,7 +17,7 @@ from arctic_orchestration.schedules.discarded_jobs import with_discard
 from arctic_orchestration.schedules.inventory import inventories, job_assets
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.job_splitter import partitions_of
-from arctic_orchestration.schedules.jobs import COMMON, LAUNCHED_BY_HAND, WAITING, Job, JobState
+from arctic_orchestration.schedules.jobs import COMMON, LAUNCHED_MANUALLY, WAITING, Job, JobState
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.lookup import schedule_by_name, schedule_rows
 from arctic_orchestration.schedules.schedule import Schedule
@@ -33,7 +33,7 @@ from arctic_orchestration.schedules.unknown_names import UnknownName, unknown_na
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import jobs
 
-BY_HAND = "by hand"
+MANUALLY = "manually"
 
 
 def compare(
@@ -118,14 +118,14 @@ def apply(
     now: datetime,
     *,
     prune: bool = False,
-    reason: str = BY_HAND,
+    reason: str = MANUALLY,
     actor: str = "",
 ) -> Difference:
     """Creates the schedules that are new and updates those that differ, whatever their origin.
 
     Unchanged schedules are left alone. An updated schedule keeps its status, and its waiting jobs
     are discarded. A schedule that this version of the package cannot read is created again.
-    ``prune`` deletes schedules that were made by hand and are not wanted; declared ones stay.
+    ``prune`` deletes schedules that were created manually and are not wanted; declared ones stay.
 
     Returns what was done.
 
@@ -174,7 +174,7 @@ def update(
     schedule: Schedule,
     now: datetime,
     *,
-    reason: str = BY_HAND,
+    reason: str = MANUALLY,
     actor: str = "",
 ) -> Difference:
     """Gives the schedule with this name a new version; an equal definition changes nothing.
@@ -193,7 +193,7 @@ def delete(
     name: str,
     now: datetime,
     *,
-    reason: str = BY_HAND,
+    reason: str = MANUALLY,
     actor: str = "",
 ) -> None:
     """Deletes a schedule with its jobs; active runs go on and still count.
@@ -216,7 +216,7 @@ def enable(
     name: str,
     now: datetime,
     *,
-    reason: str = BY_HAND,
+    reason: str = MANUALLY,
     actor: str = "",
 ) -> bool:
     """Enables a schedule from now on; returns whether it was suspended.
@@ -236,7 +236,7 @@ def suspend(
     name: str,
     now: datetime,
     *,
-    reason: str = BY_HAND,
+    reason: str = MANUALLY,
     actor: str = "",
 ) -> bool:
     """Suspends a schedule as its ``suspend_mode`` says; returns whether it was enabled.
@@ -266,20 +266,20 @@ def launch_job(
     if job.scope == COMMON:
         raise TransitionRefused(f"Job {job.id} is never launched: {job.reason}")
     if job.state not in WAITING:
-        raise TransitionRefused(f"Job {job.id} cannot be launched by hand: {_where_it_is(job)}")
+        raise TransitionRefused(f"Job {job.id} cannot be launched manually: {_where_it_is(job)}")
     stored = ScheduleStore().by_ids(tx, [job.schedule_id]).get(job.schedule_id)
     if stored is None:
         raise TransitionRefused(
             f"Job {job.id} cannot be launched: this version of the package cannot read its schedule"
         )
     if job.state is JobState.WAITING_CONSTRAINTS:
-        job = queue.change(job, forced=LAUNCHED_BY_HAND, next_check_at=now)
-        queue.remark(job, LAUNCHED_BY_HAND)
+        job = queue.change(job, forced=LAUNCHED_MANUALLY, next_check_at=now)
+        queue.remark(job, LAUNCHED_MANUALLY)
     else:
         splits = stored.schedule.partitions == "each" and job.scope is None
         keys = partitions_of(queue, job) if splits else []
-        reason = f"{LAUNCHED_BY_HAND}, when: {job.reason}"
-        fire(queue, job, stored, job.arrivals, reason, forced=LAUNCHED_BY_HAND)
+        reason = f"{LAUNCHED_MANUALLY}, when: {job.reason}"
+        fire(queue, job, stored, job.arrivals, reason, forced=LAUNCHED_MANUALLY)
         # Partitions that joined other waiting jobs already take the common events along.
         for joined in queue.load(
             jobs.c.schedule_id == job.schedule_id,
@@ -287,7 +287,7 @@ def launch_job(
             dialect.among(tx, jobs.c.partition_start, keys),
         ):
             if joined.waiting_for is not None:
-                queue.change(joined, forced=LAUNCHED_BY_HAND, next_check_at=now)
+                queue.change(joined, forced=LAUNCHED_MANUALLY, next_check_at=now)
     queue.flush()
     return queue.current(job)
 
@@ -315,7 +315,7 @@ def cancel_job(
     job = queue.move(
         job,
         JobState.CANCELED if is_launching else JobState.DISCARDED,
-        "canceled by hand",
+        "canceled manually",
         notice=Notice.JOB_DISCARDED,
         next_check_at=None,
         held_by=None,

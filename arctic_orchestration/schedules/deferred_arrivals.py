@@ -21,7 +21,7 @@ _REGROUPED = "its events are given to jobs of the target's partitions"
 #: deferred arrivals for the code location that one transaction takes
 _TAKEN_AT_ONCE = 4_000
 #: newest arrivals without a partition that a deployment maps again
-_TRIED_AGAIN = 10_000
+_RETRIED_AT_ONCE = 10_000
 _WAITS_FOR_CODE = sa.select(
     sa.exists().where(
         deferred_arrivals.c.location_id == sa.bindparam("of_location"),
@@ -123,7 +123,7 @@ def try_again(tx: sa.Connection, location: Location) -> None:
         sa.select(deferred_arrivals.c.id)
         .where(here, deferred_arrivals.c.waits_for == "match")
         .order_by(deferred_arrivals.c.id.desc())
-        .limit(_TRIED_AGAIN)
+        .limit(_RETRIED_AT_ONCE)
     )
     ids = list(tx.execute(newest).scalars())
     if ids:

@@ -49,7 +49,7 @@ def deploy(
 
     True creates, updates and deletes what differs. An updated schedule keeps its status; its
     waiting job is discarded, because its trigger has changed. A declared schedule that was changed
-    by hand is set back.
+    manually is set back.
 
     False changes nothing, except that it deletes declared schedules whose target is gone according
     to ``exists``.

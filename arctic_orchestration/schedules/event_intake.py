@@ -96,7 +96,7 @@ def read(
     try:
         batch = feed.read(before, narrowing.limit)
     except LogWentBack as error:
-        raise _asked(location, error) from error
+        raise _with_advice(location, error) from error
     events, aside = narrowing.begin(batch.events)
     unreadable_events.set_aside(tx, location.cluster, f"location {location.name}", aside, now)
     queue = JobQueue(tx, now)
@@ -211,7 +211,7 @@ def read_on(
     return unwanted
 
 
-def _asked(location: Location, error: LogWentBack) -> LogWentBack:
+def _with_advice(location: Location, error: LogWentBack) -> LogWentBack:
     """Returns the error, with the actions a person can take."""
     command = f"arctic feed restart {location.name}"
     return LogWentBack(

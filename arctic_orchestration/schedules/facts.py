@@ -68,7 +68,7 @@ class Gathered:
             if constraint.lookback is not None:
                 launched.update(names)
                 longest = max(longest, constraint.lookback)
-            if constraint.asks_for_ends:
+            if constraint.needs_ends:
                 ended.update(names)
             probes.update(constraint.probes)
             parents.update(constraint.parents_needed)
@@ -76,7 +76,7 @@ class Gathered:
         if probes:
             self._measure(sorted(probes))
         if parents:
-            self._ask_for_freshness(sorted(parents))
+            self._read_freshness(sorted(parents))
         if counted:
             resources.lock(self._tx, counted)
             self._held = resources.holders_of(self._tx, counted)
@@ -144,7 +144,7 @@ class Gathered:
             self._checks[key] = found.get(asset, {})
         return self._checks[key]
 
-    def _ask_for_freshness(self, names: Sequence[str]) -> None:
+    def _read_freshness(self, names: Sequence[str]) -> None:
         try:
             found = dict(self._surroundings.materialized_at(names))
         except Exception as error:

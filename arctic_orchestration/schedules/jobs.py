@@ -52,7 +52,7 @@ ENDED = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED, JobState.DISCAR
 
 #: Values of :attr:`Job.forced`: why a job is launched past its constraints.
 TIMED_OUT = "timed out"
-LAUNCHED_BY_HAND = "launched by hand"
+LAUNCHED_MANUALLY = "launched manually"
 
 #: the scope of the job that keeps common events for every partition of the target
 COMMON: Final = "*"
@@ -123,7 +123,7 @@ class Job:
 
     @property
     def run_key(self) -> str:
-        """The run key of this attempt; Dagster makes one run for a key, however often asked."""
+        """The run key of this attempt; Dagster creates only one run for a key."""
         return f"{self.id}-{self.attempt}"
 
     @classmethod

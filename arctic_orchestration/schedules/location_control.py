@@ -1,7 +1,7 @@
 """Manual changes of a location: unbind it from its code location, rename it, delete it.
 
 Each is one transaction of the caller. A dispatcher that continues under a renamed or deleted name
-starts anew there, as with its first tick.
+starts again there, as with its first tick.
 """
 
 from collections.abc import Iterable

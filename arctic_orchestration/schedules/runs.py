@@ -31,7 +31,7 @@ _PARENT_TAG = "dagster/parent_run_id"
 
 #: how long Dagster gets to retry a failed run or to decline; how often this is polled
 _RETRY_UNKNOWN = timedelta(minutes=10)
-_LOOK_AGAIN = timedelta(seconds=15)
+_RECHECK_AFTER = timedelta(seconds=15)
 
 #: attempts to get a run beyond the queue, including the first one
 LAUNCH_ATTEMPTS = 3
@@ -306,7 +306,7 @@ class RunTracker:
         if retried == "true":
             reason = f"run {seen.run_id} failed, and Dagster retries it"
         elif retried is None and self._lookup.retries_enabled:
-            reason = f"run {seen.run_id} failed, and Dagster has not said yet whether it retries it"
+            reason = f"run {seen.run_id} failed, and whether Dagster retries it is not known yet"
         else:
             return False
         if seen.ended_at is not None and now - seen.ended_at >= _RETRY_UNKNOWN:
@@ -315,7 +315,7 @@ class RunTracker:
             if retry is None:
                 return False
             self._queue.change(job, run_id=retry.run_id, reason=f"run {retry.run_id}, a retry")
-        self._queue.change(job, reason=reason, next_check_at=now + _LOOK_AGAIN)
+        self._queue.change(job, reason=reason, next_check_at=now + _RECHECK_AFTER)
         return True
 
     def _retry_of(self, job: Job, run_id: str) -> RunView | None:

@@ -94,7 +94,7 @@ def differences(
         stored: the schedules of a location.
         wanted: the schedules it is to have; names are unique.
         unreadable: its schedules that this version of the package cannot read.
-        prune: whether to delete schedules that were made by hand and are not wanted. Declared
+        prune: whether to delete schedules that were created manually and are not wanted. Declared
             schedules are never deleted.
     """
     have = {old.name: old for old in stored}
@@ -123,9 +123,9 @@ def differences(
         else:
             unchanged.append(schedule.name)
     names = {schedule.name for schedule in wanted}
-    by_hand = [old.name for old in stored if old.origin is Origin.API]
-    by_hand += [row.name for row in unreadable if row.origin is Origin.API]
-    gone = [name for name in by_hand if prune and name not in names]
+    manual = [old.name for old in stored if old.origin is Origin.API]
+    manual += [row.name for row in unreadable if row.origin is Origin.API]
+    gone = [name for name in manual if prune and name not in names]
     return Difference(
         created=tuple(created),
         updated=tuple(updated),

@@ -32,7 +32,7 @@ from arctic_orchestration.schedules.open_jobs import OpenJobs, slot_of
 from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.schedules.target_partitions import Match, Placing, partition_of
 from arctic_orchestration.schedules.targets import Targets
-from arctic_orchestration.schedules.trigger_evaluation import ask_trigger, note_fired
+from arctic_orchestration.schedules.trigger_evaluation import evaluate_trigger, note_fired
 from arctic_orchestration.schedules.triggers import Arrivals
 from arctic_orchestration.schedules.triggers.base import NOTHING
 from arctic_orchestration.state import dialect
@@ -164,7 +164,7 @@ class Subscriber:
             self._give_one(match, following, numbers[id(match.event)])
         concerned = {(match.stored.id, match.scope): match.stored for match in placed}
         for (_, scope), stored in concerned.items():
-            self._settle_all(stored, scope, until)
+            self._evaluate_all(stored, scope, until)
         timers.restart(
             self._tx, [(of, leaf, at) for (_, leaf), (of, at) in self._restarted.items()]
         )
@@ -241,7 +241,7 @@ class Subscriber:
         this = (id(match.event), stored.id, scope)
         if not stored.takes_more and this != self._before:
             # Time alone may have fired it before this event came.
-            self._settle_all(stored, scope, at - _INSTANT)
+            self._evaluate_all(stored, scope, at - _INSTANT)
         if scope == COMMON:
             if match.leaf in stored.kept:
                 self._add(self._waiting.get(stored, COMMON) or self._begin(stored, COMMON), match,
@@ -258,7 +258,7 @@ class Subscriber:
             id(following.event), following.stored.id, following.scope
         )  # fmt: skip
         if not stored.takes_more and not same:
-            self._settle_all(stored, scope, at)
+            self._evaluate_all(stored, scope, at)
 
     def _is_over(self, match: Match) -> bool:
         """Returns whether an event is too late for a target partition that has run."""
@@ -349,19 +349,19 @@ class Subscriber:
                     self._add(job, common, number, not_in_future(event.at, self._now))
         return job
 
-    def _settle_all(self, stored: StoredSchedule, scope: str | None, at: datetime) -> None:
+    def _evaluate_all(self, stored: StoredSchedule, scope: str | None, at: datetime) -> None:
         """Evaluates the triggers of the jobs that an event concerned."""
         if scope != COMMON:
-            self._settle(stored, self._waiting.get(stored, scope), at)
+            self._evaluate(stored, self._waiting.get(stored, scope), at)
             return
         pool = self._waiting.get(stored, COMMON)
         if pool is not None and (arrivals := self._arrivals.pop(pool.id, None)) is not None:
             self._queue.change(pool, arrivals=tuple(arrivals))
             self._waiting.renew(pool)
         for job in self._waiting.scoped(stored):
-            self._settle(stored, job, at)
+            self._evaluate(stored, job, at)
 
-    def _settle(self, stored: StoredSchedule, job: Job | None, at: datetime) -> None:
+    def _evaluate(self, stored: StoredSchedule, job: Job | None, at: datetime) -> None:
         """Evaluates the trigger of an open job with new events, as of a moment."""
         if job is None:
             return
@@ -375,7 +375,7 @@ class Subscriber:
             return
         if given is not None and job.scope is not None:
             arrivals = self._missing.noted(job, stored, arrivals, self._waiting.seen)
-        if ask_trigger(self._queue, job, stored, arrivals, at):
+        if evaluate_trigger(self._queue, job, stored, arrivals, at):
             self._fired += 1
             self._waiting.close(job, self._queue.current(job), stored)
         else:

@@ -119,9 +119,9 @@ def _cancel_launching(tx: sa.Connection, schedule_id: str, now: datetime, actor:
     """Cancels jobs that get no run; a job with one request gets its run soon."""
     queue = JobQueue(tx, now, actor=actor)
     has_no_run = jobs.c.run_id.is_(None) & jobs.c.begun_run_id.is_(None)
-    in_vain = is_launching & has_no_run & (jobs.c.requests != 1)
+    unneeded = is_launching & has_no_run & (jobs.c.requests != 1)
     of_schedule = jobs.c.schedule_id == schedule_id
-    for job in queue.load(query=sa.select(jobs).where(of_schedule, in_vain).with_for_update()):
+    for job in queue.load(query=sa.select(jobs).where(of_schedule, unneeded).with_for_update()):
         queue.move(job, JobState.CANCELED, _REASON, next_check_at=None, ended_at=now)
     queue.flush()
 

@@ -10,7 +10,7 @@ from arctic_orchestration.schedules.store import StoredSchedule
 from arctic_orchestration.schedules.triggers import Arrivals, Firing
 
 
-def ask_trigger(
+def evaluate_trigger(
     queue: JobQueue,
     job: Job,
     stored: StoredSchedule,

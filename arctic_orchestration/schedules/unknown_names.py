@@ -88,8 +88,8 @@ def take_inventory(
     """
     keep(tx, location, inventory, now)
     unknown = remarks_of_location(tx, store, location)
-    in_vain = (f"it waits in vain: {remark}" for _, remark in unknown)
-    return (*in_vain, *map(str, stored_cycles(tx, store, location)))
+    remarks = (f"it waits for an unknown name: {remark}" for _, remark in unknown)
+    return (*remarks, *map(str, stored_cycles(tx, store, location)))
 
 
 def remarks_of_location(

@@ -172,7 +172,7 @@ def test_a_catalog_that_is_down_is_asked_again_and_then_said(
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", "http://127.0.0.1:9")
     down = arctic("compaction", "status")
     assert (down.code, down.out) == (2, "")
-    assert "ARCTIC_CATALOG lake: the catalog did not answer, asked 5 times" in down.err
+    assert "ARCTIC_CATALOG lake: the catalog did not answer, tried 5 times" in down.err
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "nothing")
     wrong = arctic("compaction", "status")
     assert wrong.code == 2

@@ -113,7 +113,7 @@ def test_explain_prints_each_constraint_with_its_verdict(here: World, arctic: Co
     assert lines[place : place + 5] == [
         "… delay duration 1h",
         "hold: 1h after the trigger, at 2026-01-01 01:00:01Z",
-        "looks again 2026-01-01 01:00:01Z",
+        "next check 2026-01-01 01:00:01Z",
         "✓ concurrency limit 2",
         "admit: 0 of 2 runs of this target are active",
     ]
@@ -178,7 +178,7 @@ def test_a_waiting_job_is_canceled(here: World, arctic: Command) -> None:
     )
     again = arctic("jobs", "cancel", found[0]["id"])
     assert again.code == 2
-    assert "it has ended at 2026-01-01 00:10:00Z, discarded: canceled by hand" in again.err
+    assert "it has ended at 2026-01-01 00:10:00Z, discarded: canceled manually" in again.err
 
 
 def test_a_launching_job_is_canceled(here: World, arctic: Command) -> None:

@@ -72,7 +72,7 @@ def test_a_schedule_is_shown_with_its_definition_and_history(
     assert document["status"] == "suspended"
     assert [(line["at"], line["action"], line["reason"]) for line in document["history"]] == [
         ("2026-01-01T00:00:00Z", "created", "deployed"),
-        ("2026-01-01T00:10:00Z", "suspended", "by hand"),
+        ("2026-01-01T00:10:00Z", "suspended", "manually"),
     ]
 
 
@@ -99,7 +99,7 @@ def test_a_delete_asks_and_a_program_must_say_yes(
     here = world([schedule("a"), schedule("b")])
     refused = arctic("schedules", "delete", "a")
     assert refused.code == 2
-    assert "--yes: got None, expected it: nobody can be asked here" in refused.err
+    assert "--yes: got None, expected it: there is no terminal for a confirmation" in refused.err
     typed("n\n")
     declined = arctic("schedules", "delete", "a")
     assert declined.code == 1

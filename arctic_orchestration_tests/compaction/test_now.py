@@ -71,7 +71,7 @@ def test_a_catalog_that_goes_away_after_the_first_answer_is_named(
 
     monkeypatch.setattr(catalog, "load_table", answer)
     silent[0] = 5
-    with pytest.raises(CatalogUnavailable, match=r"lake\.words.*asked 5 times: connection refused"):
+    with pytest.raises(CatalogUnavailable, match=r"lake\.words.*tried 5 times: connection refused"):
         compact_now(state, catalog, Merging(), "lake.words", NOW)
     asked, silent[0] = 0, 4
     done = compact_now(state, catalog, Merging(), "lake.words", NOW)

@@ -355,7 +355,7 @@ def test_a_catalog_that_is_down_costs_no_attempt(
     offered(state, table_of(catalog))
 
     def down(*_: Any) -> Any:
-        raise CatalogUnavailable("lake.words: the catalog did not answer, asked 5 times")
+        raise CatalogUnavailable("lake.words: the catalog did not answer, tried 5 times")
 
     monkeypatch.setattr(attempt_runner, "load_table", down)
     done = run_once(Worker(state, catalog, Merging()))

@@ -87,7 +87,7 @@ def test_a_catalog_that_stays_away_is_named_and_nothing_is_changed(
     errors: list[Exception] = [DOWN] * 5
     with monkeypatch.context() as patched:
         failing(patched, table.catalog, question, errors, after=after)
-        with pytest.raises(CatalogUnavailable, match="asked 5 times: connection refused"):
+        with pytest.raises(CatalogUnavailable, match="tried 5 times: connection refused"):
             tidy(table)
     assert errors == []
     assert tidy(table) == 1

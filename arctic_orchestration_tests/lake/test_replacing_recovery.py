@@ -193,7 +193,7 @@ def test_when_no_answer_ever_comes_the_files_stay(
 ) -> None:
     """What was sent may still be taken: nothing is removed, and the next call finds out."""
     commits.before = lose
-    with pytest.raises(CommitUnknown, match="did not say whether it took the commit"):
+    with pytest.raises(CommitUnknown, match="neither confirmed nor refused the commit"):
         replace_files(table, [merged])
     assert commits.calls == 5
     assert len(list(Path(table.location(), "metadata").glob("snap-*.avro"))) == 4 + 5

@@ -75,7 +75,7 @@ def test_a_catalog_that_is_down_is_asked_again(
     assert load_table(catalog, "lake.flights").name() == ("lake", "flights")
     assert no_waiting == [0.2, 0.4]
     left.extend([failure] * 5)
-    expected = "lake.flights: the catalog did not answer, asked 5 times: .*"
+    expected = "lake.flights: the catalog did not answer, tried 5 times: .*"
     with pytest.raises(CatalogUnavailable, match=expected):
         load_table(catalog, "lake.flights")
     assert no_waiting == [0.2, 0.4, 0.2, 0.4, 0.8, 1.6]

@@ -136,12 +136,12 @@ class HostedPlace:
         """The hosts that live."""
         return [
             answer
-            for answer in messages.ask_all({"do": "status"}, 10)
+            for answer in messages.call_all({"do": "status"}, 10)
             if answer["location"] == LOCATION
         ]
 
     def close(self) -> None:
-        for _ in messages.ask_all({"do": "retire"}, 10):
+        for _ in messages.call_all({"do": "retire"}, 10):
             pass
         self.workspace.__exit__(None, None, None)
         self.instance.dispose()

@@ -341,7 +341,7 @@ def test_a_host_that_ends_before_it_has_the_request_has_not_begun_the_run(
 
         monkeypatch.setattr(messages, "send", send_too_late)
         with pytest.raises(messages.NotListening):
-            messages.ask(tmp_path / "s", {"do": "launch"}, 5)
+            messages.call(tmp_path / "s", {"do": "launch"}, 5)
 
 
 def test_a_jvm_that_ends_and_is_ended_at_once_ends_once() -> None:

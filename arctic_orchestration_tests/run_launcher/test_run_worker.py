@@ -164,8 +164,8 @@ def test_a_run_of_a_job_that_was_canceled_does_not_begin(
     """Its request was out when the job ended."""
     run = run_of(place, tags)
     with place.database.begin() as tx:
-        tx.execute(sa.update(jobs).values(state="canceled", reason="canceled by hand"))
+        tx.execute(sa.update(jobs).values(state="canceled", reason="canceled manually"))
     with pytest.raises(SystemExit):
         execute(worker, run)
     assert steps(place, run) == 0
-    assert reason(place, run) == "Not started: its job is canceled: canceled by hand."
+    assert reason(place, run) == "Not started: its job is canceled: canceled manually."

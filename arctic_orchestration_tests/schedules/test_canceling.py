@@ -36,7 +36,7 @@ def test_a_job_whose_run_never_came_is_canceled(world: MakeWorld) -> None:
     here.tick_without_submitting(2)
     assert states(here) == ["launching", "waiting_constraints"]
     first, second = job_rows(here)
-    assert cancel(here, first.id, 3).reason == "canceled by hand"
+    assert cancel(here, first.id, 3).reason == "canceled manually"
     assert here.tick(4) == ["run-1"]
     assert here.dagster.requests[0].job_id == second.id
     here.tick(5)
@@ -113,7 +113,7 @@ def test_a_run_of_a_canceled_job_does_not_begin(world: MakeWorld) -> None:
     with here.database.begin() as tx:
         refusal = claim(tx, request.job_id, "run-9")
     assert refusal is not None
-    assert (refusal.state, refusal.reason) == ("canceled", "canceled by hand")
+    assert (refusal.state, refusal.reason) == ("canceled", "canceled manually")
 
 
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)

@@ -72,7 +72,7 @@ def test_an_applied_schedule_runs_and_belongs_to_no_deployment(world: MakeWorld)
     here.engine = here.new_engine()
     here.tick(3)
     assert set(schedule_rows(here)) == {"a", "b", "declared"}
-    assert history(here, "a") == [("created", 1, "by hand")]
+    assert history(here, "a") == [("created", 1, "manually")]
 
 
 def test_what_does_not_differ_is_left_alone(world: MakeWorld) -> None:
@@ -105,8 +105,8 @@ def test_an_update_counts_anew_and_keeps_the_status(world: MakeWorld) -> None:
     here.feed.arrive("raw/a", "4")
     assert here.tick(4) == ["run-1"]
     assert history(here, "a") == [
-        ("created", 1, "by hand"),
-        ("updated", 2, "by hand; 1 waiting job with 1 event was discarded"),
+        ("created", 1, "manually"),
+        ("updated", 2, "manually; 1 waiting job with 1 event was discarded"),
     ]
 
 
@@ -146,7 +146,7 @@ def test_prune_deletes_what_was_made_by_hand_only(world: MakeWorld) -> None:
     assert apply(here, [schedule("a")]).deleted == ()
     assert apply(here, [schedule("a")], prune=True).deleted == ("b",)
     assert set(schedule_rows(here)) == {"a", "declared"}
-    assert history(here, "b")[-1] == ("deleted", 1, "by hand")
+    assert history(here, "b")[-1] == ("deleted", 1, "manually")
 
 
 def test_a_schedule_that_cannot_be_read_is_made_anew_or_deleted(world: MakeWorld) -> None:
@@ -185,7 +185,7 @@ def test_enable_and_suspend_say_whether_they_changed_anything(world: MakeWorld) 
         assert control.suspend(tx, store, place, "a", at(5), reason="maintenance")
     here.feed.arrive("raw/a", "3")
     assert here.tick(6) == []
-    assert history(here, "a")[1:] == [("enabled", 1, "by hand"), ("suspended", 1, "maintenance")]
+    assert history(here, "a")[1:] == [("enabled", 1, "manually"), ("suspended", 1, "maintenance")]
 
 
 def test_unknown_names_are_refused_with_those_that_are_near(world: MakeWorld) -> None:
@@ -230,7 +230,7 @@ def cancel(world: World, job_id: str, seconds: float) -> Any:
 
 
 def test_a_job_launched_by_hand_goes_past_its_delay(world: MakeWorld) -> None:
-    """With the next tick; the reason says that it was launched by hand."""
+    """With the next tick; the reason says that it was launched manually."""
     here = world([schedule("a", constraints=[only.delay("1h")])])
     here.feed.arrive("raw/a", "1")
     assert here.tick(1) == []
@@ -241,9 +241,9 @@ def test_a_job_launched_by_hand_goes_past_its_delay(world: MakeWorld) -> None:
     with here.database.read() as tx:
         reasons = tx.execute(sa.select(job_history.c.reason).order_by(job_history.c.id)).scalars()
         assert list(reasons)[1:] == [
-            "launched by hand",
-            "launched by hand",
-            "admitted past its constraints: launched by hand",
+            "launched manually",
+            "launched manually",
+            "admitted past its constraints: launched manually",
         ]
 
 
@@ -333,7 +333,7 @@ def test_a_canceled_job_is_discarded_and_the_next_arrival_begins_another(
     here.feed.arrive("raw/a", "2")
     assert here.tick(3) == []
     first, second = job_rows(here)
-    assert (first.state, first.reason, first.ended_at) == ("discarded", "canceled by hand", at(2))
+    assert (first.state, first.reason, first.ended_at) == ("discarded", "canceled manually", at(2))
     assert second.state == "waiting_trigger"
 
 
@@ -346,7 +346,7 @@ def test_a_job_with_a_run_names_what_to_terminate(world: MakeWorld) -> None:
     (job,) = job_rows(here)
     with pytest.raises(TransitionRefused, match="launched as run run-1. Terminate that run in D"):
         cancel(here, job.id, 5)
-    with pytest.raises(TransitionRefused, match="cannot be launched by hand: it is launched as"):
+    with pytest.raises(TransitionRefused, match="cannot be launched manually: it is launched as"):
         launch(here, job.id, 5)
     here.dagster.end("run-1")
     here.tick(6)

@@ -219,8 +219,8 @@ def test_what_leaves_the_code_is_said_by_the_next_code_server(world: MakeWorld) 
     fewer = Inventory(jobs=frozenset({"rollup"}), assets=OWN.assets, executable=OWN.executable)
     (text,) = new_code(here, fewer, 3)
     assert text == (
-        "it waits in vain: Schedule(deaf).trigger.run.job: got 'load', expected a job of this code "
-        "location; it has: rollup"
+        "it waits for an unknown name: Schedule(deaf).trigger.run.job: got 'load', expected a job "
+        "of this code location; it has: rollup"
     )
     assert here.engine.tick(at(4)).remarks == ()
     with here.database.read() as tx:

@@ -86,7 +86,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def a_tick(self) -> None:
-        self._settle()
+        self._evaluate()
 
     @rule(
         step=st.sampled_from(["_subscribe", "_look_up", "_check", "_hand_out"]),
@@ -112,21 +112,21 @@ class Machine(RuleBasedStateMachine):
         with contextlib.suppress(Crash):
             engine.tick(at(next(self.clock)))
         self.world.engine = self.world.new_engine()
-        self._settle()
+        self._evaluate()
 
     @rule(status=st.sampled_from([RunStatus.SUCCESS, RunStatus.FAILURE, RunStatus.CANCELED]))
     def a_run_ends(self, status: RunStatus) -> None:
-        self._settle()
+        self._evaluate()
         active = [id for id, run in self.world.dagster.runs.items() if not run.status.ended]
         if active:
             run = self.world.dagster.runs[active[0]]
             self.world.dagster.end(active[0], status)
             self.models[run.tags["arctic/schedule"]].active -= 1
-            self._settle()
+            self._evaluate()
 
     @rule(names=st.sets(st.sampled_from(sorted(SHAPES)), min_size=1))
     def schedules_are_suspended_or_resumed(self, names: set[str]) -> None:
-        self._settle()
+        self._evaluate()
         for name in sorted(names):
             self._switch(name)
 
@@ -167,13 +167,13 @@ class Machine(RuleBasedStateMachine):
         for name, model in self._known():
             if not model.enabled:
                 self._switch(name)
-        self._settle()
+        self._evaluate()
         while any(model.ready for _, model in self._known()):
             self.a_run_ends(RunStatus.SUCCESS)
         for name, model in self._known():
             assert self._waiting(name) == [arrival.key for arrival in model.pending], name
 
-    def _settle(self) -> None:
+    def _evaluate(self) -> None:
         """Ticks until nothing new is launched, and compares."""
         for _, model in self._known():
             model.tick(self.unseen)

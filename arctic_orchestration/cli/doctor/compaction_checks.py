@@ -62,7 +62,7 @@ def _catalog(settings: Settings) -> Finding:
     try:
         names = Lake(settings).tables()
     except ArcticError as error:
-        advice = "mend what the message says, or set ARCTIC_CATALOG and ARCTIC_LAKE"
+        advice = "fix the reported problem, or set ARCTIC_CATALOG and ARCTIC_LAKE"
         return Finding(check=_CATALOG, status=BAD, found=str(error), advice=advice)
     return Finding(check=_CATALOG, status=GOOD, found=f"{where}: {counted(len(names), 'table')}")
 
@@ -110,7 +110,7 @@ def _resting(known: Sequence[CompactionTable], now: datetime) -> Iterator[Findin
             check="tables resting",
             status=WARNING,
             found=_listed(resting),
-            advice="mend what the reason says, then: arctic compaction wake TABLE",
+            advice="fix the reported reason, then: arctic compaction wake TABLE",
         )
 
 
@@ -126,7 +126,7 @@ def _unplanned(known: Sequence[CompactionTable]) -> Iterator[Finding]:
             check="tables not planned",
             status=WARNING,
             found=f"{counted(len(trouble), 'table')}: {_listed(trouble)}",
-            advice="mend what the reason says: it is tried again; work that never ends goes away "
+            advice="fix the reported reason: it is retried; work that never ends goes away "
             "with a restart of the process that makes rounds",
         )
 
@@ -138,7 +138,7 @@ def _uncommitted(known: Sequence[CompactionTable]) -> Iterator[Finding]:
             check="tables not committed to",
             status=WARNING,
             found=_listed(trouble),
-            advice="mend what the reason says: it is tried again; a merged task that never gets "
+            advice="fix the reported reason: it is retried; a merged task that never gets "
             "on is taken back with arctic compaction cancel ID",
         )
 
@@ -204,7 +204,7 @@ def _rounds(
         if at is not None and max(at, row.next_commit_at or at) < now - _PATIENCE:
             late.append(f"{row.name} has merged files since {format_moment(at)}")
     if late:
-        found = f"nobody plans or commits: {_listed(late)}"
+        found = f"no process plans or commits: {_listed(late)}"
         yield Finding(check="compaction rounds", status=BAD, found=found, advice=_ROUNDS)
 
 

@@ -44,7 +44,7 @@ def _locations(tx: sa.Connection, cluster: str, now: datetime) -> Iterator[Findi
 def _location(one: RegisteredLocation, now: datetime) -> Finding:
     check = f"tasks of {one.location}"
     if one.trouble is not None:
-        advice = "mend what the message says; what was registered before stays until then"
+        advice = "fix the reported problem; the previous registration stays until then"
         return Finding(check=check, status=BAD, found=one.trouble, advice=advice)
     ticked = one.ticked_at
     found = "no tick yet" if ticked is None else f"last tick {format_moment(ticked)}"
@@ -71,6 +71,6 @@ def _discarded(tx: sa.Connection, cluster: str) -> Iterator[Finding]:
             check=f"consumer {name}",
             status=WARNING,
             found=f"{counted(count, 'partition')} given up",
-            advice=f"arctic consumers show {name} --state discarded says why, and "
+            advice=f"arctic consumers show {name} --state discarded shows why, and "
             f"arctic consumers retry {name} --all delivers again",
         )

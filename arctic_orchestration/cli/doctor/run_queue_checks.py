@@ -33,9 +33,9 @@ def run_coordinator(instance: "DagsterInstance") -> list[Finding]:
     try:
         coordinator = instance.run_coordinator
     except Exception as error:
-        said = str(error) if isinstance(error, ArcticError) else dagster_message(error)
-        advice = "mend run_coordinator in dagster.yaml as the message says"
-        return [Finding(check=_CHECK, status=BAD, found=said, advice=advice)]
+        text = str(error) if isinstance(error, ArcticError) else dagster_message(error)
+        advice = "fix run_coordinator in dagster.yaml as reported"
+        return [Finding(check=_CHECK, status=BAD, found=text, advice=advice)]
     name = type(coordinator).__name__
     rules = getattr(coordinator, "rules", None)
     if not isinstance(rules, Rules):
@@ -98,8 +98,8 @@ def _noted(rules: Rules) -> tuple[LastPass | None, Paused]:
         if database.revision() != SCHEMA_REVISION:
             return None, pauses.in_force(rules, [])
         with database.read() as tx:
-            said = pauses.manual_pauses(tx, settings.cluster)
-            return waits.last_pass(tx, settings.cluster), pauses.in_force(rules, said)
+            manual = pauses.manual_pauses(tx, settings.cluster)
+            return waits.last_pass(tx, settings.cluster), pauses.in_force(rules, manual)
     finally:
         database.close()
 

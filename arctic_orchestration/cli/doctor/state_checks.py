@@ -108,11 +108,11 @@ def locations() -> list[Finding]:
 def _schedules(tx: sa.Connection, location: Location) -> Iterator[Finding]:
     """Finds schedules of a location that can never fire, or never stop, and unmatched arrivals."""
     store = ScheduleStore()
-    if in_vain := remarks_of_location(tx, store, location):
+    if remarks := remarks_of_location(tx, store, location):
         yield Finding(
             check=f"schedules of {location.name}",
             status=WARNING,
-            found=_some([text for _, text in in_vain]),
+            found=_some([text for _, text in remarks]),
             advice="mend the schedule or the code: it waits for, or runs, what is not there",
         )
     if endless := [cycle for cycle in stored_cycles(tx, store, location) if cycle.endless]:

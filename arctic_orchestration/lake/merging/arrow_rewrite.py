@@ -191,8 +191,8 @@ def _in_worker(
         yield f"{type(error).__name__}: {first}"
 
 
-def _inability(said: str) -> str | None:
-    for line in said.splitlines():
+def _inability(message: str) -> str | None:
+    for line in message.splitlines():
         if any(sign in line for sign in _UNABLE):
             return line.strip()
     return None

@@ -120,7 +120,7 @@ def merge(
     require_supported_format(table.format_version, name)
     if target_bytes < 1:
         raise InvalidInput("target_bytes", target_bytes, "a number of bytes above zero")
-    because = "it was asked for"
+    because = "it was requested"
     if way is None:
         way, because = choose_way(spark, table, group)
     elif way == Way.APPEND and (reason := why_not_appended(spark, table, group)):
@@ -176,7 +176,7 @@ def _decoded(
     """Decodes and rewrites the group; returns the outputs, with the engine and its reason."""
     name = ".".join(table.name())
     require_supported(table.schema(), name)
-    reason = "it was asked for"
+    reason = "it was requested"
     if engine != Engine.SPARK:
         plain = plain_files(table, group)
         if isinstance(plain, str):
@@ -287,9 +287,9 @@ def _clean_up(table: Table, directory: str, error: BaseException) -> None:
 
 def _reason(error: Exception) -> str:
     """Returns Java's messages, down to the first cause; without its stack."""
-    said: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     parts: list[str] = []
-    while said is not None:
-        parts.append(str(said.toString()).splitlines()[0])
-        said = said.getCause()
+    while cause is not None:
+        parts.append(str(cause.toString()).splitlines()[0])
+        cause = cause.getCause()
     return "; ".join(dict.fromkeys(parts)) or one_line(str(error))

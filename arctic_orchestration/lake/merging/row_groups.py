@@ -234,9 +234,9 @@ def _private(thing: Any, name: str) -> Any:
 
 def _reason(error: Exception) -> str:
     """Returns Java's messages, down to the first cause; without its stack."""
-    said = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     parts = []
-    while said is not None:
-        parts.append(str(said.toString()))
-        said = said.getCause()
+    while cause is not None:
+        parts.append(str(cause.toString()))
+        cause = cause.getCause()
     return "; ".join(parts) or str(error)

@@ -36,7 +36,7 @@ _UNCOMPRESSED = "UNCOMPRESSED"
 class Way(StrEnum):
     """How files are merged."""
 
-    #: Spark reads the rows and writes them anew
+    #: Spark reads the rows and writes them again
     DECODE = "decode"
     #: row groups are copied as they are
     APPEND = "append"
@@ -215,17 +215,17 @@ def _is_of_type(column: pq.ColumnSchema, expected: iceberg.IcebergType) -> bool:
     physical, kinds = _PHYSICAL.get(type(expected), ("", ()))
     if column.physical_type != physical or logical.type not in kinds:
         return False
-    said = logical.to_json()
+    form = logical.to_json()
     match expected:
         case iceberg.IntegerType() | iceberg.LongType():
             bits = 32 if physical == "INT32" else 64
-            return logical.type == "NONE" or f'"bitWidth":{bits},"isSigned":true' in said
+            return logical.type == "NONE" or f'"bitWidth":{bits},"isSigned":true' in form
         case iceberg.TimeType():
-            return '"microseconds"' in said
+            return '"microseconds"' in form
         case iceberg.TimestampType():
-            return '"microseconds"' in said and '"isAdjustedToUTC":false' in said
+            return '"microseconds"' in form and '"isAdjustedToUTC":false' in form
         case iceberg.TimestamptzType():
-            return '"microseconds"' in said and '"isAdjustedToUTC":true' in said
+            return '"microseconds"' in form and '"isAdjustedToUTC":true' in form
         case iceberg.UUIDType():
             return int(column.length) == 16
         case iceberg.FixedType():
@@ -236,11 +236,11 @@ def _is_of_type(column: pq.ColumnSchema, expected: iceberg.IcebergType) -> bool:
 
 def counts_days_as_julian(footer: Footer) -> bool:
     """Returns whether Spark would shift the file's oldest dates when it reads them."""
-    said = footer.key_values
-    version = said.get(b"org.apache.spark.version")
+    metadata = footer.key_values
+    version = metadata.get(b"org.apache.spark.version")
     return (
-        b"org.apache.spark.legacyDateTime" in said
-        or b"org.apache.spark.legacyINT96" in said
+        b"org.apache.spark.legacyDateTime" in metadata
+        or b"org.apache.spark.legacyINT96" in metadata
         or (version is not None and version.split(b".")[0] in (b"1", b"2"))
     )
 

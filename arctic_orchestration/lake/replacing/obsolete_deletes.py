@@ -28,7 +28,7 @@ class NeedlessDeletes:
         self._io = io
         self._reach = reach
         self._needed: dict[str, frozenset[str]] = {}
-        self._asked: object = None
+        self._searched: object = None
 
     def find(
         self, head: Head, groups: Iterable[FileGroup], added: Sequence[Added]
@@ -84,15 +84,15 @@ class NeedlessDeletes:
         gone: Collection[str],
     ) -> dict[str, LiveDelete]:
         # Deletes whose files are all gone need no comparison with the others.
-        asked = {path: one for path, one in left.items() if not one.is_position or names[path]}
-        question = (frozenset(asked), frozenset(gone))
-        if question != self._asked:
-            self._needed, self._asked = {}, question
-        if not asked:
+        searched = {path: one for path, one in left.items() if not one.is_position or names[path]}
+        question = (frozenset(searched), frozenset(gone))
+        if question != self._searched:
+            self._needed, self._searched = {}, question
+        if not searched:
             return left
-        latest = max(delete.sequence_number for delete in asked.values())
-        by_path = _by_named_path(asked, names)
-        by_value = [one for one in asked.values() if not one.is_position]
+        latest = max(delete.sequence_number for delete in searched.values())
+        by_path = _by_named_path(searched, names)
+        by_value = [one for one in searched.values() if not one.is_position]
 
         def needed(manifest: ManifestFile) -> frozenset[str]:
             found: set[str] = set()

@@ -75,7 +75,7 @@ def checked_outputs(
         except (LakeError, pa.ArrowInvalid) as error:
             raise WrongOutputs(f"{path}: {error}") from error
         except OSError as error:
-            raise _told(table, path, error, group) from error
+            raise _named_error(table, path, error, group) from error
     if empty := [one.file.file_path for one in found if not one.file.record_count]:
         raise WrongOutputs(f"{empty[0]} has no rows")
     rows = sum(one.file.record_count for one in found)
@@ -91,7 +91,7 @@ def checked_outputs(
     )
 
 
-def _told(table: Table, path: str, error: OSError, group: FileGroup) -> Exception:
+def _named_error(table: Table, path: str, error: OSError, group: FileGroup) -> Exception:
     match why_unreadable(table.io, path, error, others=_others(table, group.files[0].path)):
         case Why.MISSING:
             return WrongOutputs(f"{path} is missing")

@@ -78,7 +78,7 @@ def replace_files(
         UnsupportedTable: its format or a column's type. Nothing was committed.
         CommitConflict: other writers were first for too long. Nothing was committed; retrying is
             safe.
-        CommitUnknown: the catalog did not say whether it took the commit. Calling again with the
+        CommitUnknown: the catalog neither confirmed nor refused the commit. Calling again with the
             same replacements finds out.
         InvalidInput: ids that are empty, contain a comma or are repeated; a group without files.
         CatalogUnavailable: the catalog is down. Nothing was committed.
@@ -137,11 +137,11 @@ class _Replace:
         doubted_head: int | None = None
         for attempt in range(_ATTEMPTS):
             if not self._refresh():
-                return self._told()
+                return self._result()
             self._landed = self._table.snapshot_by_id(self._snapshot_id)
             if self._landed is not None:
                 self._in_doubt = False
-                return self._told()
+                return self._result()
             if self._table.metadata.current_snapshot_id != doubted_head:
                 # It required a head that is gone, so it can no longer be accepted.
                 self._in_doubt = False
@@ -151,11 +151,11 @@ class _Replace:
             if not chosen:
                 if self._in_doubt:
                     self._refuse_to_guess(None)
-                return self._told()
+                return self._result()
             try:
                 self._attempt(head, chosen)
                 self._landed = self._table.snapshot_by_id(self._snapshot_id)
-                return self._told()
+                return self._result()
             except _NotSent as stopped:
                 assert stopped.__cause__ is not None
                 raise stopped.__cause__
@@ -329,11 +329,11 @@ class _Replace:
 
     def _refuse_to_guess(self, error: Exception | None) -> None:
         raise CommitUnknown(
-            f"{self._name}: the catalog did not say whether it took the commit of snapshot "
+            f"{self._name}: the catalog neither confirmed nor refused the commit of snapshot "
             f"{self._snapshot_id}: {error}. Replacing the same files again finds out"
         ) from error
 
-    def _told(self) -> Replaced:
+    def _result(self) -> Replaced:
         committed: tuple[str, ...] = ()
         if self._landed is not None:
             # By its summary: an attempt before the last one may have succeeded, with others in it.

@@ -109,7 +109,7 @@ def expire_snapshots(
     Errors:
         InvalidInput: ``keep_last`` is below one, or ``older_than`` has no zone.
         CommitConflict: other writers were first for too long. Nothing was changed.
-        CommitUnknown: the catalog did not say whether it took the commit. No file was removed.
+        CommitUnknown: the catalog neither confirmed nor refused the commit. No file was removed.
         CatalogUnavailable: the catalog did not answer, after several tries. Nothing was changed.
         LakeError: the table's ``gc.enabled`` is false, or a manifest cannot be read. If it is one
             of a remaining snapshot, the others are already expired; their files are left.
@@ -205,7 +205,7 @@ def _require_gone(table: Table, over: Expiry, error: Exception) -> None:
         )
     if left:
         raise CommitUnknown(
-            f"{name_of(table)}: the catalog did not say whether it forgot "
+            f"{name_of(table)}: the catalog neither confirmed nor refused to expire "
             f"{len(over.snapshot_ids)} snapshots: {error}. No file was removed"
         ) from error
 

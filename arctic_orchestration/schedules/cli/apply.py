@@ -36,9 +36,7 @@ FileArgument = Annotated[
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 PruneOption = Annotated[
     bool,
-    typer.Option(
-        "--prune", help="Delete what was made by hand and is not in FILE; not what code declares."
-    ),
+    typer.Option("--prune", help="Delete manually created schedules that are not in FILE."),
 ]
 
 
@@ -116,7 +114,7 @@ def show(difference: Difference) -> None:
         made = ", declared in the code" if change.origin is Origin.CODE else ""
         out.print(f"[yellow]~ {escape(change.name)}[/]  version {change.version}{made}")
         if change.problem is not None:
-            out.print(f"    made anew, with its jobs deleted: {escape(change.problem)}")
+            out.print(f"    created again, with its jobs deleted: {escape(change.problem)}")
         for field in change.fields:
             out.print(f"    {escape(field.path)}: {escape(_change_text(field))}")
             if field.path == "enabled":
@@ -168,8 +166,8 @@ def _apply(
             change.counts_from_now([*new, *(updated.name for updated in done.updated)])
             if done != difference:
                 raise TransitionRefused(
-                    "The schedules were changed by somebody else meanwhile. Nothing was changed "
-                    "now; look at the difference again"
+                    "The schedules were changed meanwhile. Nothing was changed "
+                    "now; check the difference again"
                 )
     if as_json:
         print_json(_document(difference, warnings, applied=applied))

@@ -53,7 +53,7 @@ def print_explanation(explained: Explanation) -> None:
         and job.state in WAITING
         and job.next_check_at not in (None, job.deadline_at)
     ):
-        tree.add(f"[bold]looks again[/] {moment(job.next_check_at)}")
+        tree.add(f"[bold]next check[/] {moment(job.next_check_at)}")
     if explained.partitions:
         more = f" and {explained.more_partitions} more" if explained.more_partitions else ""
         tree.add(f"[bold]partitions[/] {escape(', '.join(explained.partitions))}{more}")
@@ -88,17 +88,17 @@ def _add_trigger(tree: Tree, node: TriggerNode, title: str = "") -> None:
     if node.next_tick_at is not None:
         branch.add(f"[dim]next tick {moment(node.next_tick_at)}[/]")
     if node.recheck_at is not None and own:
-        branch.add(f"[dim]looks again {moment(node.recheck_at)}[/]")
+        branch.add(f"[dim]next check {moment(node.recheck_at)}[/]")
     for child in node.children:
         _add_trigger(branch, child)
 
 
 def _add_constraint(tree: Tree, node: ConstraintNode) -> None:
     branch = tree.add(f"{_MARKS.get(node.decision, '?')} {escape(one_line(node.form))}")
-    said = f"{colored(node.decision)}: " if node.decision else ""
-    branch.add(said + escape(node.reason))
+    decision = f"{colored(node.decision)}: " if node.decision else ""
+    branch.add(decision + escape(node.reason))
     if node.recheck_at is not None:
-        branch.add(f"[dim]looks again {moment(node.recheck_at)}[/]")
+        branch.add(f"[dim]next check {moment(node.recheck_at)}[/]")
 
 
 def _arrived(arrivals: Arrivals) -> str:

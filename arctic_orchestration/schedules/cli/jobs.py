@@ -202,13 +202,13 @@ def _show(
     facts = {
         "made": moment(job.created_at),
         "trigger satisfied": moment(job.satisfied_at),
-        "looks again": moment(job.next_check_at),
+        "next check": moment(job.next_check_at),
         "ended": moment(job.ended_at),
         "partitions": _span(job),
         "priority": str(job.priority),
         "run": job.run_id or "",
         "attempt": str(job.attempt) if job.attempt > 1 else "",
-        "by hand": job.forced or "",
+        "forced": job.forced or "",
         "held by": job.held_by or "" if job.state is JobState.WAITING_CONSTRAINTS else "",
     }
     for name, value in facts.items():

@@ -159,4 +159,4 @@ def _if_alive(location: Location, does: str) -> str:
     """Returns what a dispatcher that still runs does after the change."""
     if not is_alive(location.ticked_at, utc_now()):
         return ""
-    return f" It ticked at {moment(location.ticked_at)}: if it goes on, it {does} it anew."
+    return f" It ticked at {moment(location.ticked_at)}: if it ticks again, it {does} it again."

@@ -145,7 +145,7 @@ def enable(
             for name in dict.fromkeys(names)
         }
         change.counts_from_now([name for name, is_changed in changed.items() if is_changed])
-    _tell(changed, "enabled", as_json=as_json)
+    _print_changed(changed, "enabled", as_json=as_json)
 
 
 @app.command()
@@ -159,7 +159,7 @@ def suspend(
             name: control.suspend(change.tx, state.store, change.place, name, now, actor=person())
             for name in dict.fromkeys(names)
         }
-    _tell(changed, "suspended", as_json=as_json)
+    _print_changed(changed, "suspended", as_json=as_json)
 
 
 @app.command()
@@ -258,7 +258,7 @@ def _show(listed: ListedSchedule) -> None:
     out.print(
         f"[bold]{escape(row.name)}[/]  {colored(row.status.value)} since {moment(row.status_at)}"
     )
-    made = "declared in the code" if row.origin is Origin.CODE else "made by hand"
+    made = "declared in the code" if row.origin is Origin.CODE else "created manually"
     out.print(f"version {row.version} of {moment(row.updated_at)}, {made}")
     if listed.waiting or listed.active:
         out.print(f"{counted(listed.waiting, 'job')} waiting, {listed.active} active")
@@ -277,7 +277,7 @@ def _show(listed: ListedSchedule) -> None:
     out.print(Syntax(text, "yaml", theme="ansi_dark", background_color="default"))
 
 
-def _tell(changed: dict[str, bool], status: str, *, as_json: bool) -> None:
+def _print_changed(changed: dict[str, bool], status: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"status": status, "changed": changed})
         return

@@ -25,7 +25,7 @@ def unmatched(
 ) -> None:
     """List arrivals that map to no target partition.
 
-    They are kept for 30 days, and tried again when the code location is loaded anew.
+    They are kept for 30 days, and retried when the code location is loaded again.
     """
     waits_for = WAITS_FOR if all_ else ("match",)
     with opened(location) as state, state.read() as (tx, place):

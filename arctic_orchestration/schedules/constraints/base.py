@@ -107,7 +107,7 @@ class Constraint(Tagged):
         return None
 
     @property
-    def asks_for_ends(self) -> bool:
+    def needs_ends(self) -> bool:
         """Whether it needs the ends of runs of its resources."""
         return False
 

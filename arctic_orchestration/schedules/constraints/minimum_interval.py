@@ -41,7 +41,7 @@ class MinimumInterval(Constraint):
         return targets
 
     @property
-    def asks_for_ends(self) -> bool:
+    def needs_ends(self) -> bool:
         return True
 
     def decide(self, facts: Facts, now: datetime) -> Verdict:

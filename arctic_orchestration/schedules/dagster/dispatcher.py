@@ -194,12 +194,12 @@ class DispatcherSensor(EveryJobSensor):
         assert isinstance(targets, RepositoryTargets)
         counts = {name: count for name, count in sorted(result.counts.items()) if count}
         held = watch.held_jobs(result, context)
-        told = {
+        shown = {
             "launching": sorted({request.tags[SCHEDULE_TAG] for request in result.requests}),
             "held_by": dict(held.first),
             "daemons": watch.daemons(now, context),
         }
-        cursor = json.dumps({**counts, **{name: value for name, value in told.items() if value}})
+        cursor = json.dumps({**counts, **{name: value for name, value in shown.items() if value}})
         added = new_partitions(result.requests, targets)
         requests = []
         for request in result.requests:

@@ -233,7 +233,7 @@ class RepositoryTargets:
         definitions = self._partitions_definitions(target)
         if len(definitions) != 1:
             found = "no partitions" if not definitions else "partitions of several kinds"
-            return f"{name} has {found}, and a run of {min(partitions)} was asked for"
+            return f"{name} has {found}, and a run of {min(partitions)} was requested"
         if isinstance(definitions[0], dg.DynamicPartitionsDefinition):
             return None
         with dg.partition_loading_context(dynamic_partitions_store=self._instance):

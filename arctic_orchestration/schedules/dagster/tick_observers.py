@@ -46,7 +46,7 @@ class Watch:
         self._numbers_at: datetime | None = None
         self._port = settings.metrics_port
         self._metrics = process_metrics()
-        self._told: str | None = None
+        self._reported: str | None = None
         self._daemons = DaemonWatch()
         self._held = HeldJobs()
         self._notifier: Notifier | None = None
@@ -110,8 +110,8 @@ class Watch:
     def remarks(self) -> list[str]:
         """Returns the problems of the notifications, reported once."""
         problem = self._notifier.problem if self._notifier is not None else None
-        said, self._told = self._told, problem
-        return [problem] if problem is not None and problem != said else []
+        before, self._reported = self._reported, problem
+        return [problem] if problem is not None and problem != before else []
 
     def held_jobs(self, result: TickResult, context: dg.SensorEvaluationContext) -> HeldJobs:
         """Returns the held jobs; read only if there may be some."""

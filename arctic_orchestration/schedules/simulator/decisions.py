@@ -98,7 +98,7 @@ class Narrator:
             if move.job.state is JobState.LAUNCHING:
                 self._admitted[move.job.id] = move.reason
             elif kind := _kind(move.before, move.job.state):
-                decisions.append(self._told(tx, move.job, kind, move.reason, at))
+                decisions.append(self._decision_of(tx, move.job, kind, move.reason, at))
         return decisions
 
     def launched(
@@ -184,7 +184,9 @@ class Narrator:
             at=at, schedule=schedule, job=self._job(job_id), decision="discarded", reason=reason
         )
 
-    def _told(self, tx: sa.Connection, job: Job, kind: str, reason: str, at: datetime) -> Decision:
+    def _decision_of(
+        self, tx: sa.Connection, job: Job, kind: str, reason: str, at: datetime
+    ) -> Decision:
         details: dict[str, Any] = {}
         if job.scope is not None and job.scope != COMMON:
             details = {"partition": job.scope}

@@ -297,10 +297,12 @@ class _Simulation:
         due = self._look_ahead()
         looks = (due.timer_at, due.look_at)
         return (
-            due.unrequested or self._is_told() or any(at is not None and at <= now for at in looks)
+            due.unrequested
+            or self._has_new_event()
+            or any(at is not None and at <= now for at in looks)
         )
 
-    def _is_told(self) -> bool:
+    def _has_new_event(self) -> bool:
         """Returns whether there is an unread event that may have an immediate effect.
 
         The start of a run that its job already knows can be read later, unless a schedule listens
@@ -337,9 +339,9 @@ class _Simulation:
         soon, waits = now + self._tick, False
         if self._engine is not None:
             due = self._look_ahead()
-            waits = due.unrequested or due.look_at is not None or self._is_told()
+            waits = due.unrequested or due.look_at is not None or self._has_new_event()
             moments += [at for at in (due.timer_at, due.look_at) if at is not None]
-            if due.unrequested or self._is_told() or self._every_tick:
+            if due.unrequested or self._has_new_event() or self._every_tick:
                 moments.append(soon)
         if not moments or not (line or waits or end_at or self._until):
             return None

@@ -26,7 +26,7 @@ class Combined(Trigger):
         for number, child in enumerate(self.of):
             yield from child.places(f"{place}.{self.kind}[{number}]")
 
-    def _ask(self, arrivals: Sequence[Arrivals], now: datetime) -> tuple[Firing, ...]:
+    def _evaluate_children(self, arrivals: Sequence[Arrivals], now: datetime) -> tuple[Firing, ...]:
         """Returns the results of all children."""
         firings, begin = [], 0
         for child in self.of:
@@ -61,7 +61,7 @@ class AnyOf(Combined):
         return any(child.notes_firings for child in self.of)
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
-        firings = self._ask(arrivals, now)
+        firings = self._evaluate_children(arrivals, now)
         fired = [firing for firing in firings if firing.satisfied]
         return Firing(
             satisfied=bool(fired),
@@ -109,7 +109,7 @@ class AllOf(Combined):
         return True
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
-        firings = self._ask(arrivals, now)
+        firings = self._evaluate_children(arrivals, now)
         # Includes children that fired and are no longer satisfied, such as an interrupted quiet.
         firsts = [f.first_at for f in firings if f.first_at]
         lasts = [f.last_at for f in firings if f.satisfied and f.last_at]

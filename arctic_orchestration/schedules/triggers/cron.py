@@ -37,7 +37,7 @@ _NEAR = timedelta(hours=3)
 #: With ``catch_up: none`` even a live dispatcher needs some time to reach its tick.
 _PROMPT = timedelta(minutes=1)
 _ANY_WALL_TIME = datetime.fromisoformat("2000-01-01")
-#: croniter draws these anew at each evaluation; FRI, MAR and APR are names.
+#: croniter draws these again at each evaluation; FRI, MAR and APR are names.
 _RANDOM = re.compile(r"(?:^|[\s,])r(?:$|[\s,(/])")
 #: croniter would spread these by the hash of the name, down to the second.
 _NAMED = {
@@ -157,8 +157,8 @@ class Cron(Leaf):
         walls = _walls(self.expression, begin - timedelta(seconds=1), name)
         for wall in walls.all_next(datetime):
             # While an hour repeats, moments of one wall time may follow those of the next.
-            settled = wall_to_utc(wall, zone, fold=0)
-            while waiting and waiting[0] < settled:
+            final_before = wall_to_utc(wall, zone, fold=0)
+            while waiting and waiting[0] < final_before:
                 last = waiting.pop(0)
                 yield last
             for moment in self._moments(wall, zone):

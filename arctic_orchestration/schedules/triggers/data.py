@@ -55,7 +55,7 @@ class Data(Leaf):
             f"{format_bytes(here.bytes)} of {format_bytes(self.size)} of {self.asset} have arrived"
         )
         if here.events and not here.bytes:
-            reason += " (no arrival said how many bytes)"
+            reason += " (no arrival has a size)"
         enough = here.bytes >= self.size
         ends_at = None
         if self.max_wait is not None and here.first_at is not None:
@@ -74,7 +74,7 @@ class Data(Leaf):
         assert here.last_at is not None and self.max_wait is not None
         if not enough:
             reason += f", and {format_duration(self.max_wait)} have passed since the first"
-        # Without an event to tell: the size was reached at an arrival, or the wait ended first.
+        # No event tells: the size was reached at an arrival, or the wait ended first.
         reached_at = here.fired_at or (here.last_at if enough else ends_at)
         return Firing(
             satisfied=True,

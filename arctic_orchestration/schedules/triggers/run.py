@@ -56,8 +56,8 @@ class Run(Leaf):
 
     def takes(self, event: Event) -> bool:
         # A run counts once: one that started was counted at its start.
-        told = event.status is not None and event.status.ended and event.started
-        return not (told and "started" in self.status)
+        already_counted = event.status is not None and event.status.ended and event.started
+        return not (already_counted and "started" in self.status)
 
     def asset_fields(self) -> Mapping[str, str]:
         own = self.assets if self.location is None else ()

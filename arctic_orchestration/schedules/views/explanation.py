@@ -1,6 +1,6 @@
 """Explains the state of a job as a value: its trigger, its constraints and its timeout.
 
-The trigger is evaluated again with the job's arrivals, so that each of its children says what is
+The trigger is evaluated again with the job's arrivals, so that each of its children shows what is
 missing. Constraints are not evaluated, since that would need their locks: the job keeps their last
 verdicts.
 """
@@ -39,7 +39,7 @@ class ConstraintNode:
     form: dict[str, Any]
     #: ``admit``, ``hold`` or ``cancel``; None: not evaluated yet
     decision: str | None = None
-    reason: str = "asked when the trigger is satisfied"
+    reason: str = "checked when the trigger is satisfied"
     recheck_at: datetime | None = None
 
     @property
@@ -334,10 +334,10 @@ def _constraints_of(
     stored: StoredSchedule, job: Job | None, *, same: bool
 ) -> tuple[ConstraintNode, ...]:
     forms = [constraint.to_form() for constraint in stored.schedule.constraints] if same else []
-    said = json.loads(job.verdicts) if job is not None and job.verdicts else []
+    stored_verdicts = json.loads(job.verdicts) if job is not None and job.verdicts else []
     if not same:
-        forms = [{verdict["constraint"]: {}} for verdict in said]
-    if len(said) != len(forms):
+        forms = [{verdict["constraint"]: {}} for verdict in stored_verdicts]
+    if len(stored_verdicts) != len(forms):
         return tuple(ConstraintNode(form=form) for form in forms)
     return tuple(
         ConstraintNode(
@@ -346,7 +346,7 @@ def _constraints_of(
             reason=verdict["reason"],
             recheck_at=_moment(verdict.get("recheck_at")),
         )
-        for form, verdict in zip(forms, said, strict=True)
+        for form, verdict in zip(forms, stored_verdicts, strict=True)
     )
 
 

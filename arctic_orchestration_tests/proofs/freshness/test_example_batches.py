@@ -48,7 +48,7 @@ _REPORTS = "reports"
 _SECONDS = 1800 if FULL else 400
 
 if FULL:
-    NAMED = ("tell_overview", "punctuality/scorecard")
+    NAMED = ("report_overview", "punctuality/scorecard")
     ALL = frozenset(_SPECS)
 else:
     NAMED = ("punctuality/ranking", "network/connections")

@@ -75,7 +75,7 @@ def test_it_says_what_must_be_known_to_decide() -> None:
     """Who holds its target, and when runs of it ended."""
     interval = only.minimum_interval("5m")
     assert interval.resources(("asset:x", "asset:y")) == ("asset:x", "asset:y")
-    assert interval.asks_for_ends
+    assert interval.needs_ends
     assert interval.lookback is None
 
 

@@ -82,7 +82,7 @@ def test_it_says_what_must_be_known_to_decide() -> None:
     rate = only.rate(2, per="36h")
     assert rate.lookback == timedelta(hours=36)
     assert rate.resources(("asset:a", "asset:b")) == ("asset:a", "asset:b")
-    assert not rate.asks_for_ends
+    assert not rate.needs_ends
 
 
 def test_otherwise_cancel_discards() -> None:

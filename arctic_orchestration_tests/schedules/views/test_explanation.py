@@ -75,7 +75,7 @@ def test_each_child_of_a_trigger_says_what_has_arrived_and_what_is_missing(
     assert cron.next_tick_at == EPOCH + timedelta(hours=4)
     (constraint,) = found.constraints
     assert (constraint.form, constraint.decision) == ({"concurrency": {"limit": 1}}, None)
-    assert constraint.reason == "asked when the trigger is satisfied"
+    assert constraint.reason == "checked when the trigger is satisfied"
     assert found.timeout == "at 2026-01-02 00:00:10Z it is discarded"
     assert (found.events, found.partitions, found.others_waiting) == (2, ("1",), 0)
     assert found.summary.startswith("its trigger is not satisfied yet: 1 of 3 partitions of raw/a")
@@ -197,7 +197,7 @@ def test_a_job_launched_by_hand_says_so(world: MakeWorld) -> None:
     assert found.trigger is not None
     assert not found.trigger.satisfied
     assert found.summary == (
-        "launched by hand; its constraints hold it: 1 of 1 runs of this target are active"
+        "launched manually; its constraints hold it: 1 of 1 runs of this target are active"
     )
 
 
@@ -217,7 +217,7 @@ def test_an_explanation_is_json_with_moments_in_utc(world: MakeWorld) -> None:
         {
             "form": {"delay": {"duration": "1h"}},
             "decision": None,
-            "reason": "asked when the trigger is satisfied",
+            "reason": "checked when the trigger is satisfied",
             "recheck_at": None,
         }
     ]
