@@ -22,7 +22,7 @@ ONE_KEY = (
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         (
             {"trigger": {**MANY, "within": "1h"}},
@@ -44,12 +44,12 @@ ONE_KEY = (
         ),
     ],
 )
-def test_a_long_structure_is_shown_by_its_outline(fields: dict[str, Any], said: str) -> None:
+def test_a_long_structure_is_shown_by_its_outline(fields: dict[str, Any], message: str) -> None:
     """A line: the field, what it has at the top, what was expected. The value is there in full."""
     form = {"name": "x", "target": "j", "trigger": {"partitions": {"asset": "a"}}, **fields}
     with pytest.raises(InvalidInput) as refusal:
         Schedule.parse(form, field="s")
-    assert str(refusal.value) == said
+    assert str(refusal.value) == message
 
 
 @pytest.mark.parametrize("value", [MANY, [MANY] * 40, (MANY,) * 40])

@@ -122,14 +122,14 @@ def resting(
     lake = make_lake(utc_now())
     with filled(lake, lake.held, size, backend, server) as (workers, beside):
         first = alternating(workers, 1)
-        told = first["ours"][0].told
+        reported = first["ours"][0].reported
         rows = [
             Row(
                 backend,
                 size,
                 "the first pass",
                 {name: cost(done) for name, done in first.items()},
-                f"{told} runs told",
+                f"{reported} runs told",
             )
         ]
         workers["ours"](queue_daemon.settle)
@@ -144,7 +144,7 @@ def resting(
         for worker in parts.values():
             worker(queue_daemon.one_pass, launches=False)
         done = alternating(parts, passes)
-        assert not any(p.chosen or p.told for p in done["ours"]), "something changed after all"
+        assert not any(p.chosen or p.reported for p in done["ours"]), "something changed after all"
         assert not any(p.chosen for p in done["limits"]), "the same limits hold less"
         costs = {name: cost(runs) for name, runs in done.items()}
         rows.append(Row(backend, size, "nothing changes", costs, f"{len(limits):,} limits"))
@@ -172,8 +172,8 @@ def moving(size: int, passes: int, backend: str, server: PostgresServer | None) 
         alternating(workers, 2, launches=True, between=between)
         done = alternating(workers, passes, launches=True, between=between)
         launched = {name: statistics.mean(p.chosen for p in runs) for name, runs in done.items()}
-        told = statistics.mean(p.told for p in done["ours"])
-        note = f"{told:.1f} told"
+        reported = statistics.mean(p.reported for p in done["ours"])
+        note = f"{reported:.1f} told"
         assert launched["stock"] == launched["ours"] == MOVING, launched
         costs = {name: cost(runs) for name, runs in done.items()}
     return Row(backend, size, f"{MOVING} end, {MOVING} start", costs, note)

@@ -47,7 +47,7 @@ class Pass:
     #: runs that Dagster chose to start
     chosen: int
     #: runs that were told why they wait
-    told: int
+    reported: int
 
 
 class Daemon(QueuedRunCoordinatorDaemon):
@@ -86,8 +86,8 @@ class Open:
     daemon: Daemon
     rules: Rules
     #: what is told to runs, and whether it is really told
-    told: list[str] = field(default_factory=list)
-    tells: bool = True
+    reported: list[str] = field(default_factory=list)
+    reports: bool = True
     #: tags that say why runs wait, where it is not
     untold: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -128,11 +128,11 @@ def begin(at: str, url: str, name: str, coordinator: dict[str, Any], rules: dict
     tell, tag = instance.report_engine_event, instance.add_run_tags
 
     def counted(message: str, *args: Any, **rest: Any) -> Any:
-        opened().told.append(message)
-        return tell(message, *args, **rest) if opened().tells else None
+        opened().reported.append(message)
+        return tell(message, *args, **rest) if opened().reports else None
 
     def tagged(run_id: str, tags: Mapping[str, str]) -> None:
-        if opened().tells or set(tags) != {WAIT}:
+        if opened().reports or set(tags) != {WAIT}:
             tag(run_id, tags)
         else:
             opened().untold[run_id] = tags
@@ -154,19 +154,19 @@ def fill(world: Lake, jobs: Sequence[Job], count: int) -> None:
     template = _submitted()
     Filling(here.instance, template, rules=here.rules).fill(world, jobs, count)
     here.instance.delete_run(template.run_id)
-    here.told.clear()
+    here.reported.clear()
 
 
-def one_pass(*, launches: bool, tells: bool = True) -> Pass:
+def one_pass(*, launches: bool, reports: bool = True) -> Pass:
     """One pass of the daemon."""
     here = opened()
-    here.daemon.launches, here.tells = launches, tells
-    here.told.clear()
+    here.daemon.launches, here.reports = launches, reports
+    here.reported.clear()
     wall, cpu = time.perf_counter(), time.process_time()
     for _ in here.daemon.run_iteration(here.context):
         pass
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return Pass(wall, cpu, here.daemon.chosen, len(here.told))
+    return Pass(wall, cpu, here.daemon.chosen, len(here.reported))
 
 
 def settle() -> None:
@@ -176,13 +176,13 @@ def settle() -> None:
     """
     here = opened()
     for _ in range(100):
-        if one_pass(launches=False, tells=False).told <= 2 * SLOTS:
+        if one_pass(launches=False, reports=False).reported <= 2 * SLOTS:
             break
     else:
         raise AssertionError("after 100 passes many runs are still told something new")
     queue_lake.tag(here.instance, here.untold)
     here.untold.clear()
-    one_pass(launches=False, tells=False)
+    one_pass(launches=False, reports=False)
 
 
 def limits() -> list[dict[str, Any]]:

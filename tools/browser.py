@@ -175,10 +175,10 @@ def page(chromium: str) -> Iterator[Page]:
         if os.geteuid() == 0:
             # Chromium's sandbox refuses to be set up by root.
             command.insert(1, "--no-sandbox")
-        told = Path(profile) / "DevToolsActivePort"
+        port_file = Path(profile) / "DevToolsActivePort"
         with running(command) as process:
-            until(lambda: _alive(process) and told.exists(), "Chromium listens")
-            port = told.read_text().split()[0]
+            until(lambda: _alive(process) and port_file.exists(), "Chromium listens")
+            port = port_file.read_text().split()[0]
             tabs = json.loads(_get(f"http://127.0.0.1:{port}/json/list"))
             target = next(tab for tab in tabs if tab["type"] == "page")
             with connect(target["webSocketDebuggerUrl"], proxy=None, max_size=None) as connection:

@@ -1,7 +1,7 @@
 """``python -m arctic_orchestration.flights.feeder``: the year arrives, file by file, at a pace.
 
-It waits until the dispatcher follows Dagster's event log, because what lands before concerns
-nobody. Ended at any point and started again, it goes on with the file that comes next.
+It waits until the dispatcher follows Dagster's event log, because earlier
+files are ignored. It can be stopped at any point; started again, it continues with the next file.
 """
 
 import argparse

@@ -250,12 +250,12 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
             return _stale(text, elsewhere)
         texts.append(f"until {format_moment(deadline)}")
     # The end of a parent here wakes it; the recheck is for parents elsewhere.
-    again = now + (spec.recheck if elsewhere else max(spec.recheck, _WOKEN))
+    recheck_at = now + (spec.recheck if elsewhere else max(spec.recheck, _WOKEN))
     return Decision(
         step=Step.WAITS_FOR_PARENTS,
         state=SubmissionState.WAITING,
         reason=f"waits for {'; '.join(texts)}",
-        recheck_at=again if deadline is None else min(again, deadline),
+        recheck_at=recheck_at if deadline is None else min(recheck_at, deadline),
         submits=tuple(submits),
         waits_for={**here, **elsewhere},
         deadline_at=deadline,

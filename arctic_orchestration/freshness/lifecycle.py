@@ -210,9 +210,11 @@ class Lifecycle:
         with self.database.begin() as tx:
             submission = submissions.by_id(tx, id, lock=True)
             if submission is not None and not submission.state.ended and not submission.state.owns:
-                again = self.time(tx) + timedelta(minutes=2)
-                reason = f"could not be checked; the next check is at {again:%H:%M:%S}Z: {problem}"
-                submissions.update(tx, id, reason=reason, next_check_at=again)
+                recheck_at = self.time(tx) + timedelta(minutes=2)
+                reason = (
+                    f"could not be checked; the next check is at {recheck_at:%H:%M:%S}Z: {problem}"
+                )
+                submissions.update(tx, id, reason=reason, next_check_at=recheck_at)
 
     def _apply(
         self,
@@ -241,13 +243,13 @@ class Lifecycle:
             return True
         made = self._submit_parents(tx, submission, facts.spec, decision, now)
         changed = waits.note(tx, submission, decision, made, now)
-        again = decision.recheck_at
-        if changed and again is not None:
+        recheck_at = decision.recheck_at
+        if changed and recheck_at is not None:
             # A submission that has just begun to wait may have missed the end of what it waits for.
-            again = min(again, now + SHORTLY)
+            recheck_at = min(recheck_at, now + SHORTLY)
         self._outcomes.move(
             tx, submission, SubmissionState.WAITING, decision.step, decision.reason, now,
-            recheck_at=again, deadline_at=decision.deadline_at, report=changed, shares=None,
+            recheck_at=recheck_at, deadline_at=decision.deadline_at, report=changed, shares=None,
             details={"waits_for": list(decision.waits_for)},
         )  # fmt: skip
         return False
@@ -297,13 +299,13 @@ class Lifecycle:
         now: datetime,
     ) -> None:
         # The lease may expire without a notification; its renewals are at a third of its life.
-        again = max(decision.recheck_at or now, now + timedelta(milliseconds=100))
+        recheck_at = max(decision.recheck_at or now, now + timedelta(milliseconds=100))
         changed = (
             submission.state is not SubmissionState.SHARING or submission.shares != row.submission
         )
         self._outcomes.move(
             tx, submission, SubmissionState.SHARING, Step.SHARES, decision.reason, now,
-            recheck_at=min(again, now + SHORTLY) if changed else again,
+            recheck_at=min(recheck_at, now + SHORTLY) if changed else recheck_at,
             shares=row.submission, report=changed, deadline_at=None,
             details={"token": row.token, "run_id": row.run_id, "cluster": row.cluster},
         )  # fmt: skip

@@ -26,7 +26,7 @@ from arctic_orchestration.state.freshness_tables import is_live, task_submission
 #: how often a task is run again after its run fell silent or did not start, whatever its retries
 SILENCES = 3
 #: the pause after the first run that did not start; each further pause is twice as long
-STARTS_AGAIN_IN = timedelta(minutes=1)
+FIRST_START_RETRY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class Outcomes:
         silences = submission.silences + 1
         if silences <= SILENCES:
             text = f"{reason}; again, {silences} of {SILENCES} times,"
-            pause = STARTS_AGAIN_IN * 2 ** (silences - 1)
+            pause = FIRST_START_RETRY * 2 ** (silences - 1)
             state = self._retry(tx, submission, text, pause, silences=silences)
             if state is not None:
                 return state

@@ -199,17 +199,17 @@ def _acquire(database: Database, outcomes: Outcomes, task: str, holder: Owner) -
         if not isinstance(found, Acquired):
             row = found.row
             # Not locked: the statement above may hold the task's row, and submissions come first.
-            again = submissions.by_id(tx, row.submission or "")
+            earlier = submissions.by_id(tx, row.submission or "")
             if (
-                again is not None
-                and again.by_hand
-                and again.run_id == holder.run_id
+                earlier is not None
+                and earlier.by_hand
+                and earlier.run_id == holder.run_id
                 and ownership.renew(
-                    tx, task, again.owner, row.token, life=outcomes.life, time=outcomes.time
+                    tx, task, earlier.owner, row.token, life=outcomes.life, time=outcomes.time
                 )
             ):
                 # A step that is retried in its run, or an answer that was lost.
-                return again
+                return earlier
             raise Refused(
                 f"task {task} is being made by {row.holder} (submission {row.submission}, token "
                 f"{row.token}): two runs of it at once could publish each other's leftovers"

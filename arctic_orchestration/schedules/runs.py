@@ -127,10 +127,10 @@ class RunTracker:
         events = [event for event in found if event.kind is EventKind.RUN and event.run_id]
         if not events:
             return
-        asked_for = {event.tags[JOB_TAG] for event in events if JOB_TAG in event.tags}
+        requested = {event.tags[JOB_TAG] for event in events if JOB_TAG in event.tags}
         known = {
             id: job
-            for id, job in self._queue.by_ids(asked_for).items()
+            for id, job in self._queue.by_ids(requested).items()
             if job.location_id == self._location.id
         }
         held: list[tuple[str, str, datetime | None]] = []

@@ -232,11 +232,11 @@ def test_with_dagster_one_partition_runs_now_and_four_together_later(
     database = Database(database_url)
     database.upgrade()
     database.close()
-    told: list[tuple[list[str], Mapping[str, Any]]] = []
+    received: list[tuple[list[str], Mapping[str, Any]]] = []
 
     @dg.op
     def remember(arctic: ArcticResource) -> None:
-        told.append((arctic.partitions, arctic.properties))
+        received.append((arctic.partitions, arctic.properties))
 
     @dg.job
     def rollup() -> None:
@@ -283,4 +283,4 @@ def test_with_dagster_one_partition_runs_now_and_four_together_later(
         assert tick() == 0
     monkeypatch.setattr(dispatcher, "utc_now", lambda: ended_at + timedelta(seconds=300.1))
     assert tick() == 1
-    assert told == [(["p0"], {"color": "blue"}), (["p1", "p2", "p3", "p4"], {"color": "blue"})]
+    assert received == [(["p0"], {"color": "blue"}), (["p1", "p2", "p3", "p4"], {"color": "blue"})]

@@ -13,7 +13,7 @@ from arctic_orchestration.schedules.simulator import Decision, read_timeline, si
 STORIES = Path(__file__).parent / "stories"
 
 
-def told(name: str) -> list[Decision]:
+def decisions_of(name: str) -> list[Decision]:
     """All decisions of a story."""
     text = (STORIES / f"{name}.yaml").read_text()
     schedules = read_schedules(text, name=f"{name}.yaml")
@@ -44,7 +44,7 @@ def test_a_feed_that_arrives_once_a_day_at_unknown_times_runs_on_arrival() -> No
     Nothing is polled: the whole story has no decision but at an arrival and, 60 s later, at the
     end of its run.
     """
-    decisions = told("feed_on_arrival")
+    decisions = decisions_of("feed_on_arrival")
     assert launches(decisions, "ingest") == [
         ("01 03:17:42", ["2026-03-01"]),
         ("02 19:05:09", ["2026-03-02"]),
@@ -59,7 +59,7 @@ def test_b_runs_after_a_succeeded_and_not_when_a_failed() -> None:
 
     On the second a is ended as failed after 30 s, and b does nothing.
     """
-    decisions = told("after_success")
+    decisions = decisions_of("after_success")
     assert moments(decisions, "launched", "a") == ["01 06:00:00", "02 06:00:00"]
     assert [found.details["status"] for found in decisions if found.decision == "ended"] == [
         "success",  # a
@@ -77,7 +77,7 @@ def test_feeds_that_need_a_run_once_a_day_are_spread_over_idle_time_by_their_dea
     02:00, 3 and 4 at 02:01. At 02:02 the cluster is busy again, and 5 and 6 wait for their
     deadline, 18 h after midnight, at which they run however busy it is.
     """
-    decisions = told("spread_by_deadline")
+    decisions = decisions_of("spread_by_deadline")
     assert launches(decisions, "feeds") == [
         ("01 02:00:00", ["feed-1"]),
         ("01 02:00:00", ["feed-2"]),
@@ -95,7 +95,7 @@ def test_what_has_priority_runs_on_time_and_the_rest_is_deferred_and_caught_up()
     When it is free, at 09:01:00, prices are first though they asked later; archive has it at
     09:02:00, in one run for the three partitions that came meanwhile.
     """
-    decisions = told("priorities")
+    decisions = decisions_of("priorities")
     assert launches(decisions, "prices") == [("01 09:00:00", ["09:00"]), ("01 09:01:00", ["09:01"])]
     assert launches(decisions, "archive") == [("01 09:02:00", ["1", "2", "3"])]
 
@@ -107,7 +107,7 @@ def test_maintenance_runs_once_a_night_and_only_if_there_is_new_data() -> None:
     after that, at 09:01, the window is closed: it waits for the next 22:00. The nights from the
     3rd on have no new data, and nothing runs.
     """
-    decisions = told("nightly_maintenance")
+    decisions = decisions_of("nightly_maintenance")
     assert launches(decisions, "optimize") == [("01 21:00:00", ["a", "b"]), ("02 21:00:00", ["c"])]
     assert moments(decisions, "held", "optimize") == ["01 08:00:00", "01 23:30:00", "02 09:01:00"]
 
@@ -118,7 +118,7 @@ def test_a_join_waits_for_all_its_inputs_but_gives_up_after_a_time() -> None:
     On the second, orders are missing: two hours after the first input, at 03:00, it goes with
     the two that are there.
     """
-    decisions = told("join_or_give_up")
+    decisions = decisions_of("join_or_give_up")
     assert [
         (f"{found.at:%d %H:%M:%S}", found.details["events"])
         for found in decisions
@@ -133,7 +133,7 @@ def test_chunks_that_belong_together_run_as_four_or_when_no_more_come() -> None:
 
     b1 and b2 come at 13:00 and 13:08; ten minutes after the last, at 13:18, it is quiet.
     """
-    assert launches(told("chunks"), "chunks") == [
+    assert launches(decisions_of("chunks"), "chunks") == [
         ("01 12:09:00", ["a1", "a2", "a3", "a4"]),
         ("01 13:18:00", ["b1", "b2"]),
     ]
@@ -147,7 +147,7 @@ def test_a_feed_every_second_runs_when_enough_has_accumulated() -> None:
     31 of them (:08 to :38) run; the next is :39, so at 12:01:09 another 31 do, and nothing is
     left over.
     """
-    found = launches(told("stream"), "stream")
+    found = launches(decisions_of("stream"), "stream")
     assert [(at, len(partitions)) for at, partitions in found] == [
         ("01 12:00:03", 4),
         ("01 12:00:07", 4),
@@ -163,7 +163,7 @@ def test_it_runs_at_least_every_four_hours_and_sooner_after_a_hundred_gigabytes(
     60 GB at 05:00 and 40 GB at 06:00 make 100 GB at 06:00, two hours after the last launch.
     Four hours after that one, at 10:00, it runs though nothing came, and at 14:00 again.
     """
-    assert launches(told("at_least_every"), "compact") == [
+    assert launches(decisions_of("at_least_every"), "compact") == [
         ("01 04:00:00", ["a"]),
         ("01 06:00:00", ["b", "c"]),
         ("01 10:00:00", []),
@@ -177,7 +177,7 @@ def test_three_hundred_workflows_at_one_minute_all_start_within_seconds() -> Non
     A tick asks Dagster for at most 100 runs, so 300 are three ticks: :00, :01 and :02. Each
     workflow runs once a day.
     """
-    decisions = [found for found in told("fixed_minute") if found.decision == "launched"]
+    decisions = [found for found in decisions_of("fixed_minute") if found.decision == "launched"]
     by_second: dict[str, int] = {}
     for found in decisions:
         moment = f"{found.at:%d %H:%M:%S}"
@@ -201,7 +201,7 @@ def test_a_scheduler_that_was_down_when_its_minute_came_makes_up_for_it_as_it_wa
     ``latest`` makes up one of them, ``all`` each of the four, ``none`` none; with a grace of
     1 h 30 m those since 02:50 count, which are 03 and 04. At 05:00 everybody is on time.
     """
-    decisions = told("scheduler_down")
+    decisions = decisions_of("scheduler_down")
     assert {
         name: moments(decisions, "launched", name)
         for name in ("latest", "every_one", "not_at_all", "unless_late")

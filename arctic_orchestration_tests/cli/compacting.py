@@ -117,12 +117,12 @@ class Process:
     #: a file, not a pipe: nobody reads it while the lines are read, and Spark writes a lot to it
     err: IO[str]
 
-    def until(self, told: Callable[[str], bool]) -> str:
+    def until(self, is_wanted: Callable[[str], bool]) -> str:
         """Reads lines until one says it; fails where the process ends before."""
         seen = []
         for line in self._out:
             seen.append(line)
-            if told(line):
+            if is_wanted(line):
                 return line
         self.err.seek(0)
         raise AssertionError(f"it ended: {''.join(seen)}{self.err.read()}")
@@ -131,7 +131,7 @@ class Process:
         """All lines until it ends."""
         return self._out.read().splitlines()
 
-    def told(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Sends it a signal."""
         self.popen.send_signal(number)
 

@@ -41,15 +41,15 @@ def test_a_round_says_what_it_did(lake: SmallLake, arctic: Command) -> None:
 
 
 @ON_SQLITE
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_rounds_are_made_until_it_is_told_to_end(lake: SmallLake, told: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_rounds_are_made_until_it_is_told_to_end(lake: SmallLake, number: signal.Signals) -> None:
     """First it plans what there is; then it ends at once, whatever its pause."""
     lake.table("lake.flights", 3)
     with arctic_process("compaction", "serve", *RUN, "--every", "1h", "--json") as process:
         first = json.loads(process.until(lambda line: '"round"' in line))
         assert first["planned"]["offered"] == 1
         assert [task.table for task in lake.tasks(TaskState.PLANNED)] == ["lake.flights"]
-        process.told(told)
+        process.send_signal(number)
         last = json.loads(process.rest()[-1])
         assert (last["event"], process.ended()) == ("ended", 0)
 
@@ -153,8 +153,8 @@ def test_without_a_mode_tables_are_only_observed(lake: SmallLake, arctic: Comman
     assert (result.code, result.out) == (0, "2 tasks would be offered (--mode run)\n")
     assert lake.tasks() == []
     status = json.loads(arctic("compaction", "status", "--json").out)
-    told = {one["table"]: one["observed"] for one in status["tables"]}
-    assert told == {"lake.flights": "6 of 6 files in 2 tasks", "lake.other": None}
+    observed = {one["table"]: one["observed"] for one in status["tables"]}
+    assert observed == {"lake.flights": "6 of 6 files in 2 tasks", "lake.other": None}
     assert arctic("compaction", "tick", *RUN).out == "3 tasks offered\n"
     status = json.loads(arctic("compaction", "status", "--json").out)
     assert [one["observed"] for one in status["tables"]] == [None, None]

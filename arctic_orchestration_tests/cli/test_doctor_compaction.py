@@ -225,13 +225,13 @@ def test_what_attempts_left_is_found_until_it_is_removed(
     with lake.database.begin() as tx:
         tx.execute(sa.update(compaction_attempts).values(over_at=utc_now() - timedelta(hours=1)))
     status, finding, _ = found()["left outputs"]
-    told = (
+    message = (
         f"outputs of 1 attempt that is over are not removed yet: {claim.directory} of lake.flights"
     )
-    assert (status, finding) == (WARNING, told)
+    assert (status, finding) == (WARNING, message)
     with lake.database.begin() as tx:
         orphaned_outputs.not_cleaned(tx, claim.attempt_id, "access denied", timedelta(hours=1))
-    assert found()["left outputs"][1] == f"{told}: access denied"
+    assert found()["left outputs"][1] == f"{message}: access denied"
     with lake.database.begin() as tx:
         orphaned_outputs.not_cleaned(tx, claim.attempt_id, "access denied", timedelta(0))
     lake.tick()

@@ -35,8 +35,8 @@ def one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def beat(instance: dg.DagsterInstance, kind: str, id: str, ago: float = 0, *errors: str) -> None:
     """A heartbeat of one thread of a daemon."""
-    told = [SerializableErrorInfo(error, [], "Exception") for error in errors]
-    instance.add_daemon_heartbeat(DaemonHeartbeat(time.time() - ago, kind, id, told))
+    infos = [SerializableErrorInfo(error, [], "Exception") for error in errors]
+    instance.add_daemon_heartbeat(DaemonHeartbeat(time.time() - ago, kind, id, infos))
 
 
 def tick(

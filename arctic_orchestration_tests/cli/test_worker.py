@@ -75,7 +75,7 @@ def test_a_worker_that_is_told_to_end_finishes_what_it_has(lake: SmallLake) -> N
         began = process.until(lambda line: "serves" in line)
         assert "worker one serves all queues, 1 task at once, with Spark at local[2]" in began
         process.until(lambda line: "claimed" in line)
-        process.told(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
         lines = process.rest()
         assert process.ended() == 0
     assert sum("finishes its tasks" in line for line in lines) == 1
@@ -89,9 +89,9 @@ def test_a_worker_that_is_told_to_end_finishes_what_it_has(lake: SmallLake) -> N
 def slow(process: Process) -> None:
     """Waits until a task is claimed, and tells the worker to end, twice."""
     process.until(lambda line: "claimed" in line)
-    process.told(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
     process.until(lambda line: "draining" in line)
-    process.told(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
 
 
 @ON_SQLITE

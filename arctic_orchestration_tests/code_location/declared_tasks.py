@@ -10,7 +10,7 @@ import dagster as dg
 from arctic_orchestration import Freshness, fresh_parents
 
 FUNCTIONS = "arctic_orchestration_tests.code_location.functions_of_tests"
-TOLD = f"{FUNCTIONS}:told"
+NO_SESSION = f"{FUNCTIONS}:done_by"
 
 
 class NoSpark(dg.ConfigurableResource[Any]):
@@ -20,7 +20,7 @@ class NoSpark(dg.ConfigurableResource[Any]):
 def written(directory: Path, name: str, *tasks: dict[str, Any], **fields: Any) -> Path:
     """A batch file whose tasks are functions, unless they say something else."""
     file = directory / f"{name}.json"
-    made = [task if "sql" in task else {"python": TOLD, **task} for task in tasks]
+    made = [task if "sql" in task else {"python": NO_SESSION, **task} for task in tasks]
     file.write_text(json.dumps({"name": name, "tasks": made, **fields}))
     return file
 

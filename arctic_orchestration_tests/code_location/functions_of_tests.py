@@ -7,7 +7,7 @@ from arctic_orchestration.freshness.dagster.materialization import TaskRun
 CONSTANT = 7
 
 
-def told(run: TaskRun) -> dict[str, Any]:
+def done_by(run: TaskRun) -> dict[str, Any]:
     """What the run knows, as metadata."""
     return {"name": run.name, "partition": str(run.partition)}
 

@@ -58,9 +58,9 @@ class Lake:
         return self.arctic("schedules", "apply", str(self._file), "--yes")
 
     def arctic(self, *words: str) -> Outcome:
-        said = self._arctic(*words)
-        assert said.code == 0, said.err
-        return said
+        result = self._arctic(*words)
+        assert result.code == 0, result.err
+        return result
 
     def arrive(self, *partitions: str) -> None:
         self.place.announce(*partitions, asset="raw/flights")
@@ -79,8 +79,8 @@ def test_what_arrived_before_enable_makes_no_run(lake: Lake) -> None:
     """What arrives after it does."""
     lake.apply("a", enabled=False)
     lake.arrive("before")
-    said = lake.arctic("schedules", "enable", "s")
-    assert said.err == ""
+    result = lake.arctic("schedules", "enable", "s")
+    assert result.err == ""
     assert lake.runs() == 0
     lake.arrive("after")
     assert lake.runs() == 1
@@ -128,8 +128,8 @@ def test_without_an_instance_the_command_says_that_moments_decide(
     lake.arrive("before")
     with monkeypatch.context() as patched:
         patched.delenv("DAGSTER_HOME")
-        said = lake.arctic("schedules", "enable", "s")
-    assert re.search("note: .*DAGSTER_HOME is not set.* events count by their moments", said.err)
+        result = lake.arctic("schedules", "enable", "s")
+    assert re.search("note: .*DAGSTER_HOME is not set.* events count by their moments", result.err)
     assert lake.runs() == 0
     lake.arrive("after")
     assert lake.runs() == 1

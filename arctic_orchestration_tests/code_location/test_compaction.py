@@ -112,9 +112,9 @@ def test_small_files_become_a_request_of_a_run(lake: CompactedPlace) -> None:
         }
     }
     create_run_for_test(lake.place.instance, job_name=JOB, tags=dict(request.tags))
-    told = lake.tick(location)
+    result = lake.tick(location)
     assert len(lake.requests) == 1
-    assert told.skip_message == "queue default has 1 tasks to claim, and 1 workers"
+    assert result.skip_message == "queue default has 1 tasks to claim, and 1 workers"
 
 
 def test_without_a_mode_tables_are_planned_and_left_alone(lake: CompactedPlace) -> None:
@@ -129,9 +129,9 @@ def test_without_a_mode_tables_are_planned_and_left_alone(lake: CompactedPlace) 
     )
     lake.tick(location)
     lake.place.instance.report_runless_asset_event(dg.AssetMaterialization("fills"))
-    told = lake.tick(location)
+    result = lake.tick(location)
     assert (states(lake), lake.requests, lake.files("nyc.small")) == ([], [], 3)
-    assert "due" not in (told.skip_message or "")
+    assert "due" not in (result.skip_message or "")
     assert lake.reported("nyc.small")[-1]["would be merged"] == "3 of 3 files in 1 task"
     assert lake.reported("nyc.other") == []
 
@@ -208,8 +208,8 @@ def test_a_table_is_due_when_its_asset_arrives(lake: CompactedPlace) -> None:
     for asset in ("one", "two", "three"):
         instance.report_runless_asset_event(dg.AssetMaterialization(asset))
     lake.append("nyc.by_metadata", files=2)
-    told = lake.tick(location)
-    assert "due: nyc.by_metadata, nyc.by_tag" in str(told.skip_message or "") or lake.requests
+    result = lake.tick(location)
+    assert "due: nyc.by_metadata, nyc.by_tag" in str(result.skip_message or "") or lake.requests
     assert states(lake) == [("default", "planned")]
     assert "due" not in str(lake.tick(location).skip_message), "the cursor has moved"
 
@@ -241,8 +241,8 @@ def test_a_catalog_that_is_away_is_said_and_workers_are_asked_for_all_the_same(
         lake.tick(location)
         assert len(lake.requests) == 1
         create_run_for_test(lake.place.instance, job_name=JOB, tags=dict(lake.requests[0].tags))
-        told = lake.tick(location)
-        assert "the round ended early: nobody listens on port 1" in str(told.skip_message)
+        result = lake.tick(location)
+        assert "the round ended early: nobody listens on port 1" in str(result.skip_message)
     lake.append("nyc.there")
     lake.tick(location)
     assert ("nyc.there",) in lake.place.rows(compaction_tables, "name")
@@ -257,8 +257,8 @@ def test_a_database_that_is_away_is_said(
     before = lake.cursor
     nobody = "postgresql://somebody@127.0.0.1:1/nothing"
     monkeypatch.setenv("ARCTIC_DATABASE_URL", nobody)
-    told = lake.tick(location)
-    assert str(told.skip_message).startswith("nothing could be done: The state database did not")
+    result = lake.tick(location)
+    assert str(result.skip_message).startswith("nothing could be done: The state database did not")
     assert lake.cursor == before
 
 
@@ -303,8 +303,8 @@ def test_no_tick_fails_for_an_error_that_nobody_thought_of(
         raise RuntimeError("no luck today")
 
     monkeypatch.setattr(CompactionService, "tick", broken)
-    told = lake.tick(a_location())
-    assert told.skip_message == "the round ended early: no luck today"
+    result = lake.tick(a_location())
+    assert result.skip_message == "the round ended early: no luck today"
 
 
 @pytest.mark.parametrize(("options", "left"), [({}, [1, 3]), ({"retention": 2 * DAY}, [1])])

@@ -52,7 +52,7 @@ def work(
     )
 
 
-def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+def numbers_of(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     """The metadata of the op's output."""
     (event,) = [event for event in result.all_node_events if event.is_successful_output]
     return {name: value.value for name, value in event.step_output_data.metadata.items()}
@@ -72,7 +72,7 @@ def test_a_run_merges_what_the_sensor_has_planned_and_the_sensor_commits_it(
     result = work(lake, location, **request.run_config["ops"]["merge_small_files"]["config"]
                   | {"until_idle": 0.0})  # fmt: skip
     assert result.success
-    numbers = told(result)
+    numbers = numbers_of(result)
     assert numbers.pop("bytes merged") > 1_000
     assert numbers == {"tasks merged": 2, "files merged": 6, "tasks failed": 0, "tasks lost": 0}
     assert lake.place.rows(compaction_tasks, "state") == [("merged",), ("merged",)]
@@ -99,7 +99,7 @@ def test_a_run_without_work_starts_no_spark(
     monkeypatch.setattr(LakeSparkResource, "_init_session", refuse)
     result = work(lake, a_location())
     assert result.success
-    assert set(told(result).values()) == {0}
+    assert set(numbers_of(result).values()) == {0}
 
 
 def test_a_run_of_another_queue_leaves_the_tasks_alone(lake: CompactedPlace) -> None:
@@ -166,5 +166,5 @@ def test_a_task_that_fails_fails_no_run(lake: CompactedPlace, spark: SparkSessio
         file.write_bytes(b"no Parquet at all")
     result = work(lake, location)
     assert result.success
-    assert (told(result)["tasks merged"], told(result)["tasks failed"]) == (0, 1)
+    assert (numbers_of(result)["tasks merged"], numbers_of(result)["tasks failed"]) == (0, 1)
     assert lake.place.rows(compaction_tasks, "state") == [("quarantined",)]

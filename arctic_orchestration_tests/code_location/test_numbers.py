@@ -117,9 +117,9 @@ def test_reports_make_no_work_of_their_own(place: Place, clock: Clock) -> None:
     assert place.tick(location).skip_message == "nothing new and nothing due"
     assert place.states() == []
     clock.second = 1
-    told = place.tick(location)
-    assert told.skip_message == "nothing new and nothing due"
-    assert len(told.asset_events) == 1
+    result = place.tick(location)
+    assert result.skip_message == "nothing new and nothing due"
+    assert len(result.asset_events) == 1
 
 
 def test_a_tick_with_requests_reports_too(place: Place, clock: Clock) -> None:

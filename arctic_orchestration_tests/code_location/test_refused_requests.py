@@ -59,16 +59,16 @@ def test_a_run_that_dagster_would_refuse_stands_in_nobodys_way(tasks: Tasks) -> 
         )
     )
     names = ("mail", "sized", "later", "letters", "dear_mail", "innocent")
-    asked = {name: tasks.submit(name) for name in names}
+    submitted = {name: tasks.submit(name) for name in names}
     requests = tasks.tick().run_requests or ()
     assert sorted(request.tags["arctic/task"] for request in requests) == ["dear_mail", "innocent"]
     assert all(tasks.run(request).success for request in requests)
     tasks.tick()
-    ended = {name: tasks.again(one) for name, one in asked.items()}
+    ended = {name: tasks.again(one) for name, one in submitted.items()}
     assert {name for name, one in ended.items() if one.state == "succeeded"} == {
         "dear_mail", "innocent",
     }  # fmt: skip
-    for name, said in (
+    for name, message in (
         ("mail", 'Missing required config entry "ops"'),
         ("sized", 'Missing required config entry "ops"'),
         ("later", "the partitions of later: got 'DailyPartitionsDefinition', expected windows of"),
@@ -76,5 +76,5 @@ def test_a_run_that_dagster_would_refuse_stands_in_nobodys_way(tasks: Tasks) -> 
     ):
         assert ended[name].state == "failed"
         assert "Dagster refuses its run: " in ended[name].reason
-        assert said in ended[name].reason
+        assert message in ended[name].reason
         assert tasks.row(name).owner is None

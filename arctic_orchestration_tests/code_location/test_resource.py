@@ -44,11 +44,11 @@ def test_a_run_in_a_process_of_its_own_sees_exactly_its_partitions(place: Place)
     assert states == [("gather_three", "succeeded"), ("gather_three", "waiting_trigger")]
 
 
-def _told(told: list[ArcticResource]) -> dg.JobDefinition:
+def _recording_job(resources: list[ArcticResource]) -> dg.JobDefinition:
     @dg.op
     def listen(arctic: ArcticResource) -> None:
         assert arctic.events is arctic.events, "read once"
-        told.append(arctic)
+        resources.append(arctic)
 
     @dg.job
     def listener() -> None:
@@ -57,27 +57,27 @@ def _told(told: list[ArcticResource]) -> dg.JobDefinition:
     return listener
 
 
-def _definitions(told: list[ArcticResource], schedule: Schedule) -> dg.Definitions:
+def _definitions(resources: list[ArcticResource], schedule: Schedule) -> dg.Definitions:
     return dg.Definitions.merge(
-        dg.Definitions(assets=[dg.AssetSpec("raw/a")], jobs=[_told(told)]),
+        dg.Definitions(assets=[dg.AssetSpec("raw/a")], jobs=[_recording_job(resources)]),
         Arctic(schedules=[schedule]).definitions(),
     )
 
 
 def test_a_run_sees_the_events_with_what_was_said_about_them(place: Place) -> None:
     """Path, bytes and rows of each arrival."""
-    told: list[ArcticResource] = []
+    resources: list[ArcticResource] = []
     schedule = Schedule(
         name="listen", target="listener", trigger=on.partitions("raw/a", count=2), enabled=True
     )
-    definitions = _definitions(told, schedule)
+    definitions = _definitions(resources, schedule)
     place.tick(definitions)
     place.announce("1", path=dg.MetadataValue.path("/in/1"), bytes=100, rows=7)
     place.announce("2")
     (request,) = place.tick(definitions).run_requests or ()
     job = definitions.get_repository_def().get_job("listener")
     assert job.execute_in_process(instance=place.instance, tags=place.tags_of(request)).success
-    (arctic,) = told
+    (arctic,) = resources
     one, two = arctic.events
     assert (one.subject, one.partition, one.bytes, one.rows) == ("raw/a", "1", 100, 7)
     assert one.metadata["path"] == "/in/1"
@@ -91,14 +91,14 @@ def test_a_run_sees_the_events_with_what_was_said_about_them(place: Place) -> No
 @pytest.mark.filterwarnings("ignore:.*a run of its own that fails")
 def test_a_run_sees_the_runs_it_came_after(place: Place) -> None:
     """The id of the run whose end made it; such an end is no partition."""
-    told: list[ArcticResource] = []
+    resources: list[ArcticResource] = []
     schedule = Schedule(
         name="after",
         target="listener",
         trigger=on.run("listener", status="failure"),
         enabled=True,
     )
-    definitions = _definitions(told, schedule)
+    definitions = _definitions(resources, schedule)
     place.tick(definitions)
     # A run that the daemon or the UI makes knows its code location.
     code = GrpcServerCodeLocationOrigin(host="127.0.0.1", port=1, location_name="local")
@@ -109,7 +109,7 @@ def test_a_run_sees_the_runs_it_came_after(place: Place) -> None:
     (request,) = place.tick(definitions).run_requests or ()
     job = definitions.get_repository_def().get_job("listener")
     assert job.execute_in_process(instance=place.instance, tags=place.tags_of(request)).success
-    (arctic,) = told
+    (arctic,) = resources
     assert arctic.upstream_run_ids == [run.run_id]
     assert arctic.partitions == []
 
@@ -119,12 +119,12 @@ def test_a_run_that_nobody_scheduled_is_for_nothing(
 ) -> None:
     """And asks no database for it."""
     monkeypatch.setenv("ARCTIC_DATABASE_URL", "postgresql://127.0.0.1:1/nowhere")
-    told: list[ArcticResource] = []
+    resources: list[ArcticResource] = []
     assert (
-        _told(told)
+        _recording_job(resources)
         .execute_in_process(instance=place.instance, resources={"arctic": ArcticResource()})
         .success
     )
-    (arctic,) = told
+    (arctic,) = resources
     assert (arctic.events, arctic.partitions, dict(arctic.properties)) == ((), [], {})
     assert arctic.cause.schedule is None

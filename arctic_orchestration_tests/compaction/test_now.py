@@ -60,12 +60,12 @@ def test_a_catalog_that_goes_away_after_the_first_answer_is_named(
     table_of(catalog, files=12)
     monkeypatch.setattr(lake_tables, "_FIRST_WAIT_SECONDS", 0)
     load, silent = catalog.load_table, [0]
-    asked = 0
+    calls = 0
 
     def answer(identifier: str) -> Table:
-        nonlocal asked
-        asked += 1
-        if 1 < asked <= 1 + silent[0]:
+        nonlocal calls
+        calls += 1
+        if 1 < calls <= 1 + silent[0]:
             raise ConnectionError("connection refused")
         return load(identifier)
 
@@ -73,7 +73,7 @@ def test_a_catalog_that_goes_away_after_the_first_answer_is_named(
     silent[0] = 5
     with pytest.raises(CatalogUnavailable, match=r"lake\.words.*tried 5 times: connection refused"):
         compact_now(state, catalog, Merging(), "lake.words", NOW)
-    asked, silent[0] = 0, 4
+    calls, silent[0] = 0, 4
     done = compact_now(state, catalog, Merging(), "lake.words", NOW)
     assert [one.files_in for one in done.records] == [12]
 

@@ -46,11 +46,15 @@ def test_a_table_that_stays_due_after_a_look_is_left_due(database: Database) -> 
 @pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 def test_who_is_left_due_is_found_among_many_tables(database: Database) -> None:
     """Asked before each look: by the index, not by reading all rows."""
-    asked: list[tuple[str, Any]] = []
+    statements: list[tuple[str, Any]] = []
     with database.begin() as tx:
-        sa.event.listen(tx, "before_cursor_execute", lambda *said: asked.append((said[2], said[3])))
+        sa.event.listen(
+            tx,
+            "before_cursor_execute",
+            lambda *arguments: statements.append((arguments[2], arguments[3])),
+        )
         tables.left_due(tx, NOON)
-        ((statement, values),) = asked
+        ((statement, values),) = statements
         (first, *_) = tx.exec_driver_sql(f"explain query plan {statement}", values).all()
     assert first.detail.startswith("SEARCH arctic_compaction_tables USING INDEX "), first
     assert "ix_arctic_compaction_tables_due_since" in first.detail, first

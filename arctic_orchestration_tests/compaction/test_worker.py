@@ -50,8 +50,8 @@ def table_row(state: Database) -> tables.CompactionTable:
 def test_it_merges_what_waits_and_reports_it(state: Database, catalog: Catalog) -> None:
     """Each task once, into a directory of its attempt; then it ends, as nothing waits."""
     offered(state, table_of(catalog, files=6), at_once=2)
-    merging, told = Merging(), list[Any]()
-    done = Worker(state, catalog, merging, on_event=told.append).run(AT_ONCE)
+    merging, events = Merging(), list[Any]()
+    done = Worker(state, catalog, merging, on_event=events.append).run(AT_ONCE)
     assert (done.of(What.CLAIMED), done.of(What.MERGED), done.of(What.FAILED)) == (3, 3, 0)
     assert {task.state for task in tasks_of(state)} == {TaskState.MERGED}
     with state.read() as tx:
@@ -60,7 +60,7 @@ def test_it_merges_what_waits_and_reports_it(state: Database, catalog: Catalog) 
         attempt.directory for attempt in found
     )
     assert all(Path(one.path).exists() for attempt in found for one in attempt.outputs or ())
-    assert [event.what for event in told].count(What.MERGED) == 3
+    assert [event.what for event in events].count(What.MERGED) == 3
 
 
 def test_so_many_tasks_at_once_as_it_is_told(state: Database, catalog: Catalog) -> None:
@@ -264,11 +264,11 @@ def test_a_worker_of_one_table_leaves_the_others_alone(state: Database, catalog:
 
 def test_what_it_does_is_told_with_the_numbers(state: Database, catalog: Catalog) -> None:
     offered(state, table_of(catalog, files=3))
-    told: list[WorkerEvent] = []
-    Worker(state, catalog, Merging(), on_event=told.append).run(AT_ONCE)
-    assert [event.what for event in told] == [What.CLAIMED, What.MERGED]
-    assert told[0].text == "lake.words: 3 files → 1"
-    assert told[1].text.startswith("lake.words: 3 files → 1, ")
+    events: list[WorkerEvent] = []
+    Worker(state, catalog, Merging(), on_event=events.append).run(AT_ONCE)
+    assert [event.what for event in events] == [What.CLAIMED, What.MERGED]
+    assert events[0].text == "lake.words: 3 files → 1"
+    assert events[1].text.startswith("lake.words: 3 files → 1, ")
 
 
 def test_who_listens_cannot_harm_the_work(state: Database, catalog: Catalog) -> None:
@@ -304,7 +304,7 @@ def test_an_error_of_any_kind_ends_no_thread(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "Cannot call methods on a stopped SparkContext.",
         "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE",
@@ -312,13 +312,13 @@ def test_an_error_of_any_kind_ends_no_thread(
     ],
 )
 def test_a_worker_whose_spark_is_gone_gives_its_tasks_back_and_ends(
-    state: Database, catalog: Catalog, said: str
+    state: Database, catalog: Catalog, text: str
 ) -> None:
     """Healthy workers do them; none of them has lost an attempt."""
     offered(state, table_of(catalog, files=6), at_once=1)
 
     def gone(group: FileGroup) -> None:
-        cause = RuntimeError(said)
+        cause = RuntimeError(text)
         raise LakeError("lake.words: merging 1 files failed") from cause
 
     with pytest.raises(WorkerBroken, match="merging 1 files failed"):

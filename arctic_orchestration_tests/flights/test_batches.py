@@ -152,10 +152,10 @@ def test_all_tasks_are_made_and_agree_with_duckdb(
     make(filled, "network/fleets", "network/connections", "network/hubs", "network/busy_days")
     make(filled, *(spec.name for spec in load_batch(PUNCTUALITY).specs()))
     make(filled, "network/late_connections", "network/overview")
-    told = reports.defs.resolve_job_def("report_overview").execute_in_process(
+    result = reports.defs.resolve_job_def("report_overview").execute_in_process(
         instance=filled.instance
     )
-    assert told.success
+    assert result.success
     again = {"2026-03-02": [842, 943]}
     assert by_day(filled, "network.busy_days") == again
     make(filled, "network/busy_days")

@@ -123,8 +123,11 @@ def test_what_was_committed_and_not_acknowledged_is_in_the_table_once(
     assert (progress.acknowledged, progress.waiting) == (0, 2)
     announce(lake, SECOND[0])
     (event,) = lake.materialize("carrier_days").get_asset_materialization_events()
-    told: Any = {name: value.value for name, value in event.materialization.metadata.items()}
-    assert (told["partitions"], told["progress"]) == ([*FIRST, SECOND[0]], "3 of 3 (100.0%)")
+    metadata: Any = {name: value.value for name, value in event.materialization.metadata.items()}
+    assert (metadata["partitions"], metadata["progress"]) == (
+        [*FIRST, SECOND[0]],
+        "3 of 3 (100.0%)",
+    )
     assert held(lake) == expected(lake, [*FIRST, SECOND[0]])
     assert run(lake) == []
 

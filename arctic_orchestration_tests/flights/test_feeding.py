@@ -145,9 +145,9 @@ def test_dagster_is_told_of_each_file_with_path_bytes_and_rows(
     hours = instance.get_materialized_partitions(dg.AssetKey(["raw", "weather"]))
     assert hours == {f"2013-01-01-{hour:02}:00" for hour in range(24)}
     records = instance.fetch_materializations(dg.AssetKey(["raw", "flights"]), limit=10).records
-    told = {record.partition_key: record.asset_materialization for record in records}
-    assert set(told) == {"2013-01-01|EWR", "2013-01-01|JFK", "2013-01-01|LGA"}
-    materialization = told["2013-01-01|EWR"]
+    events = {record.partition_key: record.asset_materialization for record in records}
+    assert set(events) == {"2013-01-01|EWR", "2013-01-01|JFK", "2013-01-01|LGA"}
+    materialization = events["2013-01-01|EWR"]
     assert materialization is not None
     assert {name: value.value for name, value in materialization.metadata.items()} == {
         "path": str(landing.path(EWR)),

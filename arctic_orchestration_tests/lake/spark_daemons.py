@@ -67,7 +67,7 @@ def daemon(directory: Path, name: str, *arguments: str, **environment: str) -> I
         process.wait(timeout=30)
 
 
-def said(log: Path, pattern: str) -> Callable[[], str | None]:
+def logged(log: Path, pattern: str) -> Callable[[], str | None]:
     def ask() -> str | None:
         found = re.search(pattern, log.read_text(errors="replace"))
         return found.group(1) if found else None
@@ -102,6 +102,6 @@ def connect_server(directory: Path) -> Iterator[str]:
         PYSPARK_PYTHON=sys.executable,
     )
     with server as log:
-        port = until(said(log, r"SparkConnectServer: .*started at: .*:(\d+)"))
+        port = until(logged(log, r"SparkConnectServer: .*started at: .*:(\d+)"))
         # By this name PySpark sends a token without TLS.
         yield f"sc://localhost:{port}/;token={token}"

@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.settings import Settings
-from arctic_orchestration_tests.lake.spark_daemons import daemon, said, until
+from arctic_orchestration_tests.lake.spark_daemons import daemon, logged, until
 
 
 @pytest.mark.timeout(240)
@@ -30,8 +30,8 @@ def test_two_workers_append_and_read_a_table(settings: Settings, tmp_path: Path)
                 *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
             )
         )
-        url = until(said(master, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"))
-        port = until(said(master, r"MasterWebUI.* http://[\w.]+:(\d+)"))
+        url = until(logged(master, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"))
+        port = until(logged(master, r"MasterWebUI.* http://[\w.]+:(\d+)"))
         for name in ("one", "two"):
             stack.enter_context(
                 daemon(

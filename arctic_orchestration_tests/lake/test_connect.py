@@ -29,9 +29,9 @@ def silent_server() -> Iterator[str]:
 def refusal(remote: str) -> str:
     with pytest.raises(ConfigurationError) as refused:
         connect_session(remote, {})
-    said = str(refused.value)
-    assert "\n" not in said
-    return said
+    message = str(refused.value)
+    assert "\n" not in message
+    return message
 
 
 def test_a_server_that_is_not_there_is_named_at_once() -> None:
@@ -39,11 +39,11 @@ def test_a_server_that_is_not_there_is_named_at_once() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"sc://127.0.0.1:{closed.getsockname()[1]}"
-    said = refusal(f"{address}/;user_id=secret")
-    assert said.startswith(f"Spark Connect at {address} does not answer: UNAVAILABLE: ")
-    assert "refused" in said
-    assert "ARCTIC_SPARK_REMOTE" in said
-    assert "secret" not in said
+    message = refusal(f"{address}/;user_id=secret")
+    assert message.startswith(f"Spark Connect at {address} does not answer: UNAVAILABLE: ")
+    assert "refused" in message
+    assert "ARCTIC_SPARK_REMOTE" in message
+    assert "secret" not in message
 
 
 def test_a_server_that_says_nothing_is_given_up(
@@ -57,8 +57,8 @@ def test_a_server_that_says_nothing_is_given_up(
 def test_another_token_is_refused_with_the_reason(connect_url: str) -> None:
     """The server says what is wrong."""
     address, _, _ = connect_url.partition(";")
-    said = refusal(f"{address};token=another")
-    assert "does not answer: UNAUTHENTICATED: Invalid authentication token" in said
+    message = refusal(f"{address};token=another")
+    assert "does not answer: UNAUTHENTICATED: Invalid authentication token" in message
 
 
 def test_sessions_on_one_server_do_not_see_each_other(connect_url: str) -> None:

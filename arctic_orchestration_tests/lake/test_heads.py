@@ -54,11 +54,11 @@ def test_ten_thousand_files_in_ten_thousand_manifests_are_found_quickly(
     count = 10_000
     manifests = [manifest(number, number) for number in range(1, count + 1)]
     sought = [Sought(path=f"p{n}", spec_id=0, sequence_number=2 * n) for n in range(1, count + 1)]
-    asked: list[str] = []
+    heads: list[str] = []
 
     def read(self: Any, wanted: list[ManifestFile], known: dict[str, Any], _: Any) -> None:
         new = [one.manifest_path for one in wanted if one.manifest_path not in known]
-        asked.extend(new)
+        heads.extend(new)
         known.update(dict.fromkeys(new, ()))
 
     monkeypatch.setattr(ReadManifests, "read_all", read)
@@ -66,7 +66,7 @@ def test_ten_thousand_files_in_ten_thousand_manifests_are_found_quickly(
     found = ReadManifests(PyArrowFileIO(), sought)
     assert found.places(manifests) == {} == found.places(manifests)
     assert time.process_time() - began < 2
-    assert asked == [f"m{number}" for number in range(2, count + 1, 2)]
+    assert heads == [f"m{number}" for number in range(2, count + 1, 2)]
 
 
 @pytest.fixture

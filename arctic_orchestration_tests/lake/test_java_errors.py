@@ -69,11 +69,11 @@ def test_a_cluster_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> No
     settings = Settings.from_environment({"ARCTIC_SPARK_MASTER": "spark://10.0.0.1:7077"})
     with pytest.raises(ConfigurationError) as refused:
         session.spark_session(settings)
-    said = str(refused.value)
-    assert said.startswith("Spark at spark://10.0.0.1:7077 did not start: An error occurred")
-    assert "No space left on device). Check ARCTIC_SPARK_MASTER" in said
-    assert "\n" not in said
-    assert "\tat" not in said
+    message = str(refused.value)
+    assert message.startswith("Spark at spark://10.0.0.1:7077 did not start: An error occurred")
+    assert "No space left on device). Check ARCTIC_SPARK_MASTER" in message
+    assert "\n" not in message
+    assert "\tat" not in message
 
 
 def test_no_jvm_is_started_for_a_master_that_does_not_answer(

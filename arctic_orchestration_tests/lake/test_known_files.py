@@ -102,8 +102,8 @@ def test_delete_files_are_known_in_whatever_form_their_paths_are(table: Table) -
         transaction.set_properties({"write.data.path": f"{location}/data/compaction-d"})
     (delete,) = add_position_deletes(other, {path: [0]})
     assert delete.path.startswith("file://")
-    asked = f"{location}/data/compaction-d".removeprefix("file://")
-    assert KnownFiles(other).below(asked) == delete.path == snapshot_files_in(other, asked)
+    path = f"{location}/data/compaction-d".removeprefix("file://")
+    assert KnownFiles(other).below(path) == delete.path == snapshot_files_in(other, path)
 
 
 def test_a_directory_that_no_merge_writes_to_is_refused(table: Table) -> None:

@@ -35,7 +35,7 @@ def merged(table: Table) -> Replacement:
     return merge(table, plan(table))
 
 
-class Told:
+class Calls:
     """What happened, in order; commits are taken, refused or lost as they are told to be."""
 
     def __init__(self, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,13 +55,13 @@ class Told:
             "arctic_orchestration.lake.replacing.replace.time.sleep", lambda seconds: None
         )
 
-    def asked(self) -> None:
-        self.events.append("asked")
+    def before_commit(self) -> None:
+        self.events.append("before commit")
 
 
 @pytest.fixture
-def told(table: Table, merged: Replacement, monkeypatch: pytest.MonkeyPatch) -> Told:
-    return Told(table, monkeypatch)
+def calls(table: Table, merged: Replacement, monkeypatch: pytest.MonkeyPatch) -> Calls:
+    return Calls(table, monkeypatch)
 
 
 def refuse() -> None:
@@ -77,28 +77,30 @@ def files_of(table: Table) -> set[Path]:
 
 
 def test_it_is_asked_before_each_commit_that_is_sent(
-    table: Table, merged: Replacement, told: Told
+    table: Table, merged: Replacement, calls: Calls
 ) -> None:
     """Another writer is first, then an answer is lost, then it is taken."""
-    told.instead = [refuse, lose]
-    done = replace_files(table, [merged], before_commit=told.asked)
+    calls.instead = [refuse, lose]
+    done = replace_files(table, [merged], before_commit=calls.before_commit)
     assert done.committed == ("task-1",)
-    assert told.events == ["asked", "sent"] * 3
+    assert calls.events == ["before commit", "sent"] * 3
 
 
 def test_it_is_not_asked_when_there_is_nothing_to_send(
-    table: Table, merged: Replacement, told: Told
+    table: Table, merged: Replacement, calls: Calls
 ) -> None:
     """No replacements; one that is there already; one that conflicts."""
-    replace_files(table, [], before_commit=told.asked)
+    replace_files(table, [], before_commit=calls.before_commit)
     replace_files(table, [merged])
-    told.events.clear()
-    replace_files(table, [merged], before_commit=told.asked)
+    calls.events.clear()
+    replace_files(table, [merged], before_commit=calls.before_commit)
     table.overwrite(arrow([(5, "JFK")]))
-    told.events.clear()
+    calls.events.clear()
     again = Replacement(id="task-2", group=merged.group, outputs=("x",), rows_deleted=0)
-    assert list(replace_files(table, [again], before_commit=told.asked).conflicts) == ["task-2"]
-    assert told.events == []
+    assert list(replace_files(table, [again], before_commit=calls.before_commit).conflicts) == [
+        "task-2"
+    ]
+    assert calls.events == []
 
 
 @pytest.mark.parametrize("refused", [0, 2])
@@ -106,21 +108,21 @@ def test_it_is_not_asked_when_there_is_nothing_to_send(
     "error", [Refused("the lease is over"), CommitFailedException("not the catalog's"), OSError(5)]
 )
 def test_when_it_raises_nothing_is_sent_and_nothing_is_left(
-    table: Table, merged: Replacement, told: Told, error: Exception, refused: int
+    table: Table, merged: Replacement, calls: Calls, error: Exception, refused: int
 ) -> None:
     """At the first commit, or at the third after two that were refused."""
-    told.instead = [refuse] * refused
+    calls.instead = [refuse] * refused
     before, head = files_of(table), table.refresh().metadata.current_snapshot_id
 
     def over() -> None:
-        told.asked()
-        if len(told.events) == 2 * refused + 1:
+        calls.before_commit()
+        if len(calls.events) == 2 * refused + 1:
             raise error
 
     with pytest.raises(type(error)) as caught:
         replace_files(table, [merged], before_commit=over)
     assert caught.value is error
-    assert told.events == ["asked", "sent"] * refused + ["asked"]
+    assert calls.events == ["before commit", "sent"] * refused + ["before commit"]
     assert table.refresh().metadata.current_snapshot_id == head
     assert files_of(table) == before
     assert replace_files(table, [merged]).committed == ("task-1",)
@@ -128,20 +130,20 @@ def test_when_it_raises_nothing_is_sent_and_nothing_is_left(
 
 
 def test_after_a_lost_answer_what_may_have_been_taken_stays(
-    table: Table, merged: Replacement, told: Told
+    table: Table, merged: Replacement, calls: Calls
 ) -> None:
     """The lost commit may arrive late, so its manifests stay; the next call finds out."""
-    told.instead = [lose]
+    calls.instead = [lose]
 
     def over() -> None:
-        told.asked()
-        if "sent" in told.events:
+        calls.before_commit()
+        if "sent" in calls.events:
             raise Refused("the lease is over")
 
     before = files_of(table)
     with pytest.raises(Refused, match="the lease is over"):
         replace_files(table, [merged], before_commit=over)
-    assert told.events == ["asked", "sent", "asked"]
+    assert calls.events == ["before commit", "sent", "before commit"]
     assert any(path.name.startswith("snap-") for path in files_of(table) - before)
     assert replace_files(table, [merged]).committed == ("task-1",)
     assert rows_of(table) == ROWS

@@ -260,7 +260,7 @@ def test_encrypted_and_broken_files_are_named(catalog: Catalog, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("said", "way"),
+    ("metadata", "way"),
     [
         ({"org.apache.spark.version": "2.4.8"}, Way.DECODE),
         ({"org.apache.spark.version": "4.3.0"}, Way.APPEND),
@@ -269,7 +269,7 @@ def test_encrypted_and_broken_files_are_named(catalog: Catalog, tmp_path: Path) 
     ],
 )
 def test_files_with_old_dates_of_another_calendar_are_decoded(
-    catalog: Catalog, tmp_path: Path, said: dict[str, str], way: Way
+    catalog: Catalog, tmp_path: Path, metadata: dict[str, str], way: Way
 ) -> None:
     """Spark knows them by the key-value metadata, which is one for all row groups of a file."""
     table = new_table(catalog)
@@ -277,7 +277,7 @@ def test_files_with_old_dates_of_another_calendar_are_decoded(
     for file in files.files:
         with pq.ParquetWriter(file.path, rows().schema, compression="zstd") as writer:
             writer.write_table(rows())
-            writer.add_key_value_metadata(said)
+            writer.add_key_value_metadata(metadata)
     assert choose_way(None, table, files)[0] == way
 
 

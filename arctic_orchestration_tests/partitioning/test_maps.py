@@ -179,18 +179,18 @@ def test_keys_outside_of_the_target_map_to_nothing() -> None:
     """Before it begins and after it has ended; Dagster is asked a few times, not for each."""
     hours = [f"2026-01-{day:02}-{hour:02}:00" for day in range(5, 12) for hour in range(24)]
     target = dg.DailyPartitionsDefinition(start_date="2026-01-08", end_date="2026-01-09")
-    asked = 0
+    calls = 0
 
     class Counted(dg.TimeWindowPartitionMapping):
         def get_downstream_partitions_for_partitions(self, *given: Any, **named: Any) -> Any:
-            nonlocal asked
-            asked += 1
+            nonlocal calls
+            calls += 1
             return super().get_downstream_partitions_for_partitions(*given, **named)
 
     found = TimeWindowRelation(HOURLY, target, Counted()).targets_of(set(hours))
     day = [key for key in hours if key.startswith("2026-01-08")]
     assert found == {key: ("2026-01-08",) if key in day else () for key in hours}
-    assert asked < 100
+    assert calls < 100
 
 
 def test_an_instance_lists_the_dynamic_keys() -> None:

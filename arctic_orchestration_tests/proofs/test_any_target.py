@@ -100,7 +100,7 @@ class Lake:
     def has_failed(self) -> bool:
         return len(self.failed_ticks()) > 0
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """How the jobs stand, and what the processes have written, for a failure's message."""
         states = {name: self.states(name) for name in ("declared", "by_hand")}
         return f"{states}\n{self.processes.logs()}"
@@ -151,11 +151,11 @@ def test_a_request_at_which_the_daemon_fails_stops_no_other(lake: MakeLake) -> N
     """
     here = lake(DECLARED_ONLY)
     here.announce("1")
-    until(lambda: here.states("by_hand")[-1:] != [] and here.has_failed(), _SECONDS, here.told())
+    until(lambda: here.states("by_hand")[-1:] != [] and here.has_failed(), _SECONDS, here.summary())
     assert "spare" in str(here.failed_ticks()[0].error)
     here.announce("2")
-    until(lambda: here.succeeded("declared") == 2, _SECONDS, here.told())
-    until(lambda: here.states("by_hand")[0][0] == "failed", _SECONDS, here.told())
+    until(lambda: here.succeeded("declared") == 2, _SECONDS, here.summary())
+    until(lambda: here.states("by_hand")[0][0] == "failed", _SECONDS, here.summary())
     # The lease is so short that the tick may not have failed yet when it is over.
     reason = r"Dagster failed at \d requests for its run, the last time with: KeyError: 'spare'"
     assert re.fullmatch(reason, here.states("by_hand")[0][1])
@@ -174,8 +174,8 @@ def test_a_target_that_a_deployment_drops_after_the_tick_fails_alone(lake: MakeL
     here.processes.start(CODE_SERVER)
     here.processes.start(DAEMON)
     here.announce("2")
-    until(lambda: here.succeeded("declared") == 2, _SECONDS, here.told())
-    until(lambda: here.ended("by_hand") == 2, _SECONDS, here.told())
+    until(lambda: here.succeeded("declared") == 2, _SECONDS, here.summary())
+    until(lambda: here.ended("by_hand") == 2, _SECONDS, here.summary())
     assert here.states("by_hand") == [("failed", "job spare is not in this code location")] * 2
 
 

@@ -121,7 +121,7 @@ class HostedPlace:
         assert found is not None
         return found.status
 
-    def said(self, run_id: str) -> dict[str, Any]:
+    def note_of(self, run_id: str) -> dict[str, Any]:
         """What the op of the run wrote down."""
         file = self.folder / run_id
         return dict(yaml.safe_load(file.read_text())) if file.exists() else {}

@@ -57,7 +57,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 def sleeping(place: HostedPlace) -> tuple[dg.DagsterRun, int]:
     """A run that is in its step, and its process."""
     run_id = place.launch(place.create(do="sleep"))
-    process = until(lambda: place.said(run_id), "the step has begun")["pid"]
+    process = until(lambda: place.note_of(run_id), "the step has begun")["pid"]
     run = place.instance.get_run_by_id(run_id)
     assert run is not None
     return run, process
@@ -107,7 +107,7 @@ def test_a_command_retires_hosts_and_their_runs_go_on(make: Make) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "1 run host will end; runs go on\n"
     after = place.run()
-    assert len({place.said(one.run_id)["parent"] for one in (run, after)}) == 2
+    assert len({place.note_of(one.run_id)["parent"] for one in (run, after)}) == 2
     assert place.status(run.run_id) is dg.DagsterRunStatus.STARTED
     assert launcher_of(place).terminate(run.run_id)
     assert place.ended(run.run_id).status is dg.DagsterRunStatus.CANCELED
@@ -173,7 +173,7 @@ def test_a_run_that_cannot_be_tagged_any_more_is_not_called_failed(
     with monkeypatch.context() as broken:
         broken.setattr(place.instance, "add_run_tags", away)
         place.launch(run_id)
-    until(lambda: place.said(run_id), "the step has begun")
+    until(lambda: place.note_of(run_id), "the step has begun")
     assert place.status(run_id) is dg.DagsterRunStatus.STARTED
     assert launcher_of(place).terminate(run_id)
     assert place.ended(run_id).status is dg.DagsterRunStatus.CANCELED
@@ -189,7 +189,7 @@ def test_a_code_server_with_another_temporary_folder_is_served(
         place.restart()
     runs = [place.run() for _ in range(2)]
     assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 2
-    assert len({place.said(run.run_id)["parent"] for run in runs}) == 1
+    assert len({place.note_of(run.run_id)["parent"] for run in runs}) == 1
     assert place.hosts()
 
 
@@ -217,7 +217,7 @@ def test_a_process_started_by_the_code_does_not_hold_up_the_launch(make: Make) -
     run = place.run()
     assert run.status is dg.DagsterRunStatus.SUCCESS
     (host,) = place.hosts()
-    assert place.said(run.run_id)["parent"] == host["pid"]
+    assert place.note_of(run.run_id)["parent"] == host["pid"]
     sleeper = int((place.folder / f"of-{host['pid']}").read_text())
     assert began(sleeper) is not None
     os.kill(sleeper, signal.SIGKILL)

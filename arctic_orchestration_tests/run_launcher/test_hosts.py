@@ -98,7 +98,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 def test_each_run_has_a_process_of_its_own_and_all_one_parent(place: HostedPlace) -> None:
     runs = [place.run() for _ in range(3)]
-    notes = [place.said(run.run_id) for run in runs]
+    notes = [place.note_of(run.run_id) for run in runs]
     (host,) = place.hosts()
     assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 3
     assert {note["parent"] for note in notes} == {host["pid"]}
@@ -109,7 +109,7 @@ def test_steps_in_processes_of_their_own_find_the_job(place: HostedPlace) -> Non
     run = place.run("many")
     assert run.status is dg.DagsterRunStatus.SUCCESS, place.messages(run.run_id)
     (host,) = place.hosts()
-    assert psutil.Process(host["pid"]).pid != place.said(run.run_id)["parent"]
+    assert psutil.Process(host["pid"]).pid != place.note_of(run.run_id)["parent"]
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_steps_in_processes_of_their_own_find_the_job(place: HostedPlace) -> Non
 def test_what_a_run_does_to_its_process_the_next_one_does_not_see(
     place: HostedPlace, misdeed: str, status: str
 ) -> None:
-    before = place.said(place.run().run_id)
+    before = place.note_of(place.run().run_id)
     assert place.run(do=misdeed).status.value == status
-    after = place.said(place.run().run_id)
+    after = place.note_of(place.run().run_id)
     assert {**after, "pid": 0} == {**before, "pid": 0}
 
 
@@ -142,7 +142,7 @@ def test_a_run_whose_process_was_killed_fails_with_the_signal(place: HostedPlace
 
 def test_a_run_is_terminated(place: HostedPlace) -> None:
     run_id = place.launch(place.create(do="sleep"))
-    until(lambda: place.said(run_id), "the step has begun")
+    until(lambda: place.note_of(run_id), "the step has begun")
     assert place.instance.run_launcher.terminate(run_id)
     assert place.ended(run_id).status is dg.DagsterRunStatus.CANCELED
     assert not place.instance.run_launcher.terminate(run_id)
@@ -160,14 +160,14 @@ def test_a_run_that_has_ended_before_it_began_executes_nothing(place: HostedPlac
     launcher.launch_run(context)
     until(lambda: not place.hosts()[0]["runs"], "the process has ended")
     assert place.status(run_id) is dg.DagsterRunStatus.FAILURE
-    assert not place.said(run_id)
+    assert not place.note_of(run_id)
 
 
 def test_a_changed_file_is_never_run_with_the_old_modules(make: Make) -> None:
     place = make()
-    first = place.said(place.run().run_id)
+    first = place.note_of(place.run().run_id)
     place.code.write_text(CODE.replace("VERSION = 1", "VERSION = 2"))
-    second = place.said(place.run().run_id)
+    second = place.note_of(place.run().run_id)
     assert (first["version"], second["version"]) == (1, 2)
     assert first["parent"] != second["parent"]
 
@@ -176,19 +176,19 @@ def test_a_file_that_the_code_reads_counts_too(make: Make) -> None:
     reading = "VERSION = (FOLDER / 'v.sql').read_text() if (FOLDER / 'v.sql').exists() else 'none'"
     place = make(CODE.replace("VERSION = 1", reading))
     (place.folder / "v.sql").write_text("one")
-    first = place.said(place.run().run_id)
+    first = place.note_of(place.run().run_id)
     (place.folder / "v.sql").write_text("two")
-    second = place.said(place.run().run_id)
+    second = place.note_of(place.run().run_id)
     assert (first["version"], second["version"]) == ("one", "two")
 
 
 def test_a_reload_ends_the_host_and_its_runs_go_on(make: Make) -> None:
     place = make()
     sleeping = place.launch(place.create(do="sleep"))
-    until(lambda: place.said(sleeping), "the step has begun")
+    until(lambda: place.note_of(sleeping), "the step has begun")
     place.reload()
-    later = place.said(place.run().run_id)
-    assert later["parent"] != place.said(sleeping)["parent"]
+    later = place.note_of(place.run().run_id)
+    assert later["parent"] != place.note_of(sleeping)["parent"]
     assert place.status(sleeping) is dg.DagsterRunStatus.STARTED
     assert place.instance.run_launcher.terminate(sleeping)
     assert place.ended(sleeping).status is dg.DagsterRunStatus.CANCELED
@@ -197,16 +197,16 @@ def test_a_reload_ends_the_host_and_its_runs_go_on(make: Make) -> None:
 
 def test_the_next_daemon_finds_the_host(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     place = make()
-    first = place.said(place.run().run_id)
+    first = place.note_of(place.run().run_id)
     place.restart()
     monkeypatch.setattr("arctic_orchestration.run_launcher.host_client._LAUNCHER", "another")
-    assert place.said(place.run().run_id)["parent"] == first["parent"]
+    assert place.note_of(place.run().run_id)["parent"] == first["parent"]
 
 
 def test_a_host_that_was_killed_leaves_its_runs_alone(make: Make) -> None:
     place = make()
     sleeping = place.launch(place.create(do="sleep"))
-    process = until(lambda: place.said(sleeping), "the step has begun")["pid"]
+    process = until(lambda: place.note_of(sleeping), "the step has begun")["pid"]
     (host,) = place.hosts()
     os.kill(host["pid"], signal.SIGKILL)
     launcher = place.instance.run_launcher
@@ -296,7 +296,7 @@ def test_a_host_has_the_environment_of_the_code_server(
     # The code server begins where whoever starts it is.
     monkeypatch.chdir(place.folder)
     place.restart()
-    note = place.said(place.run().run_id)
+    note = place.note_of(place.run().run_id)
     assert note["folder"] == str(place.folder)
     assert note["version"] == "yes"
 
@@ -328,6 +328,6 @@ def test_modules_of_the_same_name_belong_to_their_own_location(
             folder = tmp_path_factory.mktemp(version)
             (folder / "settings_of_lake.py").write_text(f"VERSION = {version!r}\n")
             places.append(stack.enter_context(hosted_place(folder, code)))
-        notes = [place.said(place.run().run_id) for place in (*places, *places)]
+        notes = [place.note_of(place.run().run_id) for place in (*places, *places)]
     assert [note["version"] for note in notes] == ["one", "two", "one", "two"]
     assert notes[0]["parent"] == notes[2]["parent"] != notes[1]["parent"] == notes[3]["parent"]

@@ -36,7 +36,7 @@ def test_a_run_does_not_remove_the_temporary_folders_of_its_host(make: Make) -> 
     place = make(code)
     runs = [place.run(do="use") for _ in range(2)]
     assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 2
-    assert len({place.said(run.run_id)["parent"] for run in runs}) == 1
+    assert len({place.note_of(run.run_id)["parent"] for run in runs}) == 1
 
 
 def test_a_run_may_write_although_nobody_reads_what_its_host_inherited(

@@ -91,7 +91,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostedPlace]:
 def note(place: HostedPlace, **config: Any) -> dict[str, Any]:
     run = place.run(**config)
     assert run.status is dg.DagsterRunStatus.SUCCESS, place.messages(run.run_id)
-    return place.said(run.run_id)
+    return place.note_of(run.run_id)
 
 
 @pytest.mark.parametrize("misdeed", ["view", "global view", "conf", "cache", "persist"])
@@ -105,7 +105,7 @@ def test_what_can_be_cleared_is_and_the_jvm_is_lent_again(place: HostedPlace, mi
 @pytest.mark.parametrize("misdeed", ["file", "stop", "exit"])
 def test_what_cannot_be_cleared_ends_the_jvm(place: HostedPlace, misdeed: str) -> None:
     """What else counts as a change that cannot be cleared: ``lake/test_lent_jvm.py``."""
-    before = place.said(place.run(do=misdeed).run_id)
+    before = place.note_of(place.run(do=misdeed).run_id)
     after = note(place)
     assert after["jvm"] != before["jvm"]
     assert {**after, "jvm": 0} == {**before, "jvm": 0}
@@ -123,10 +123,10 @@ def test_python_workers_are_not_lent(place: HostedPlace) -> None:
 
 def test_a_run_that_kills_its_jvm_fails_alone(place: HostedPlace) -> None:
     beside = place.launch(place.create(do="sleep"))
-    until(lambda: place.said(beside), "the step has begun")
+    until(lambda: place.note_of(beside), "the step has begun")
     assert place.run(do="kill the JVM").status is dg.DagsterRunStatus.FAILURE
     assert place.status(beside) is dg.DagsterRunStatus.STARTED
-    assert note(place)["jvm"] != place.said(beside)["jvm"]
+    assert note(place)["jvm"] != place.note_of(beside)["jvm"]
     assert place.instance.run_launcher.terminate(beside)
     assert place.ended(beside).status is dg.DagsterRunStatus.CANCELED
 
@@ -134,8 +134,8 @@ def test_a_run_that_kills_its_jvm_fails_alone(place: HostedPlace) -> None:
 def test_a_run_that_finds_all_jvms_lent_starts_its_own(place: HostedPlace) -> None:
     sleeping = [place.launch(place.create(do="sleep")) for _ in range(2)]
     for run_id in sleeping:
-        until(partial(place.said, run_id), "the step has begun")
-    lent = {place.said(run_id)["jvm"] for run_id in sleeping}
+        until(partial(place.note_of, run_id), "the step has begun")
+    lent = {place.note_of(run_id)["jvm"] for run_id in sleeping}
     assert len(lent) == 2
     assert note(place)["jvm"] not in lent
     for run_id in sleeping:

@@ -14,14 +14,14 @@ from arctic_orchestration.schedules.triggers import on
 THREE = on.partitions("raw/a", count=3)
 
 
-def said(trigger: Any, *constraints: Any, **fields: Any) -> list[str]:
+def warnings_of(trigger: Any, *constraints: Any, **fields: Any) -> list[str]:
     schedule = Schedule(name="s", target="j", trigger=trigger, constraints=constraints, **fields)
     return cautions([schedule])
 
 
 def test_a_delay_takes_its_hours_from_the_default_timeout() -> None:
     """Of 24 hours a delay of 6 leaves 18 to a trigger that fills slowly."""
-    assert said(THREE, only.delay("6h")) == [
+    assert warnings_of(THREE, only.delay("6h")) == [
         "Schedule(s).timeout: not set, so 1d from the first event. The delay of 6h leaves 18h for "
         "the trigger to be satisfied; what arrives more slowly is discarded. Set timeout"
     ]
@@ -39,16 +39,16 @@ def test_a_delay_takes_its_hours_from_the_default_timeout() -> None:
 )
 def test_so_does_each_trigger_that_takes_several_events(trigger: Any) -> None:
     """A count, a size, a quiet, or several triggers."""
-    assert len(said(trigger, only.delay("6h"))) == 1
+    assert len(warnings_of(trigger, only.delay("6h"))) == 1
 
 
 def test_what_was_meant_is_not_mentioned() -> None:
     """A timeout that is written, a job that is launched at its end, one event, a short delay."""
-    assert said(THREE, only.delay("6h"), timeout="1d") == []
-    assert said(THREE, only.delay("6h"), on_timeout="launch") == []
-    assert said(on.partitions("raw/a"), only.delay("6h")) == []
-    assert said(THREE, only.delay("59m")) == []
-    assert said(THREE) == []
+    assert warnings_of(THREE, only.delay("6h"), timeout="1d") == []
+    assert warnings_of(THREE, only.delay("6h"), on_timeout="launch") == []
+    assert warnings_of(on.partitions("raw/a"), only.delay("6h")) == []
+    assert warnings_of(THREE, only.delay("59m")) == []
+    assert warnings_of(THREE) == []
 
 
 @pytest.mark.parametrize(
@@ -64,21 +64,21 @@ def test_what_was_meant_is_not_mentioned() -> None:
 )
 def test_a_constraint_that_outlasts_the_timeout_discards(constraint: Any, longest: str) -> None:
     """What arrives just after it began to hold is gone before it lets go."""
-    (text,) = said(on.partitions("raw/a"), only.concurrency(1), constraint)
+    (text,) = warnings_of(on.partitions("raw/a"), only.concurrency(1), constraint)
     assert text == (
         f"Schedule(s).constraints[1].{constraint.kind}: it can hold a job for {longest}, and the "
         "job is discarded after the timeout, 1d from its first event. Set a longer timeout, or "
         "on_timeout: launch"
     )
-    assert said(on.partitions("raw/a"), constraint, timeout="7d") == []
+    assert warnings_of(on.partitions("raw/a"), constraint, timeout="7d") == []
 
 
 def test_a_constraint_that_lets_go_in_time_is_not_mentioned() -> None:
     """A night's window is closed for 16 hours; a rate of several seldom holds for its span."""
     night = only.window("22:00", "06:00", timezone="America/New_York")
-    assert said(on.partitions("raw/a"), night) == []
-    assert said(on.partitions("raw/a"), only.rate(100, per="7d")) == []
-    assert said(on.partitions("raw/a"), only.rate(1, per="7d", otherwise="cancel")) == []
+    assert warnings_of(on.partitions("raw/a"), night) == []
+    assert warnings_of(on.partitions("raw/a"), only.rate(100, per="7d")) == []
+    assert warnings_of(on.partitions("raw/a"), only.rate(1, per="7d", otherwise="cancel")) == []
 
 
 def test_the_code_that_declares_it_is_warned() -> None:
@@ -93,7 +93,7 @@ def test_a_timeout_of_nothing_is_refused() -> None:
     """Each job would be discarded before it was looked at."""
     for on_timeout in ("discard", "launch"):
         with pytest.raises(InvalidDefinition) as refused:
-            said(THREE, timeout="0s", on_timeout=on_timeout)
+            warnings_of(THREE, timeout="0s", on_timeout=on_timeout)
         assert refused.value.field == "Schedule(s).timeout"
         assert refused.value.expected == "a duration longer than 0s"
 
@@ -101,7 +101,7 @@ def test_a_timeout_of_nothing_is_refused() -> None:
 def test_a_grace_of_nothing_is_refused() -> None:
     """No dispatcher is on time to the microsecond."""
     with pytest.raises(InvalidDefinition) as refused:
-        said(on.cron("0 4 * * *", grace="0s"))
+        warnings_of(on.cron("0 4 * * *", grace="0s"))
     assert refused.value.field == "Schedule(s).trigger.cron.grace"
 
 

@@ -68,8 +68,8 @@ def test_one_whose_runs_are_spaced_out_is_warned_of(
     target: Any, trigger: Any, constraint: Any
 ) -> None:
     """Work through the night without a pause is something that people want."""
-    (said,) = warnings_of(made(trigger, constraint, target=target, timeout="1d"))
-    assert said.startswith("Schedule(s).trigger: the schedule's own runs set it off")
+    (warning,) = warnings_of(made(trigger, constraint, target=target, timeout="1d"))
+    assert warning.startswith("Schedule(s).trigger: the schedule's own runs set it off")
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_what_needs_other_events_too_is_no_cycle(target: Any, trigger: Any) -> N
 
 def test_a_retry_without_a_limit_is_warned_of() -> None:
     """A run that fails for good is started again for ever."""
-    (said,) = warnings_of(made(on.run(job="rollup", status="failure")))
-    assert "without a limit on attempts" in said
+    (warning,) = warnings_of(made(on.run(job="rollup", status="failure")))
+    assert "without a limit on attempts" in warning
 
 
 def test_a_selection_of_assets_is_looked_up_first() -> None:

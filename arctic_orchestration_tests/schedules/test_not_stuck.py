@@ -197,9 +197,9 @@ def test_what_was_admitted_does_not_change_with_the_schedule(world: MakeWorld) -
     here.schedules = [schedule(target="new", run_config={"v": 2})]
     here.engine = here.new_engine()
     assert here.tick(2) == ["run-1"]
-    (asked,) = here.dagster.requests
-    assert (asked.target.job, asked.run_config) == ("old", {"v": 1})
-    assert asked.run_key == lost.run_key
+    (request,) = here.dagster.requests
+    assert (request.target.job, request.run_config) == ("old", {"v": 1})
+    assert request.run_key == lost.run_key
 
 
 def test_a_run_counts_for_the_assets_it_makes(world: MakeWorld) -> None:

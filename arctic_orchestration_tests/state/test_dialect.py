@@ -278,8 +278,8 @@ def test_sqlite_keeps_what_was_committed(tmp_path: Any) -> None:
     database = Database(f"sqlite:///{tmp_path / 'arctic.db'}")
     with database.read() as one, database.read() as two:
         for tx in (one, two):
-            asked = ("journal_mode", "synchronous", "foreign_keys")
-            assert [tx.exec_driver_sql(f"pragma {name}").scalar_one() for name in asked] == [
+            pragmas = ("journal_mode", "synchronous", "foreign_keys")
+            assert [tx.exec_driver_sql(f"pragma {name}").scalar_one() for name in pragmas] == [
                 "wal",
                 2,
                 1,

@@ -51,12 +51,11 @@ def simulate(
 ) -> None:
     """Simulate schedules; print each decision as JSON.
 
-    The engine is the real one, on a virtual clock and a database of its own; no Dagster is
-    needed, and nothing is changed. What is wrong with the input is said before anything is
-    printed: each line and field, what stands there, and what was expected.
+    The real engine runs on a virtual clock and its own database, without Dagster, and changes
+    nothing. Errors of the input are reported before any decision: line, field, value, expectation.
 
-    How assets are partitioned stands in the file, under assets and jobs. With --location it is
-    read from the state database, where the dispatcher keeps it; what the file says goes first.
+    The file declares the partitions of assets, under assets and jobs. With --location they are
+    also read from the state database, where the dispatcher stores them; the file has priority.
     """
     known = DeclaredAssets() if location is None else _of_location(location)
     declared, assets, happens = _read(schedules, timeline, known)

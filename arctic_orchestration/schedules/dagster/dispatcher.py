@@ -52,7 +52,7 @@ from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 
 #: counts for which the skip reason names the jobs
-_SAID_BY_HELD = ("checked", "held")
+_REPORTED_AS_HELD = ("checked", "held")
 
 if TYPE_CHECKING:
     from arctic_orchestration.dagster_internals import AssetGraph
@@ -211,7 +211,7 @@ class DispatcherSensor(EveryJobSensor):
                 context.log.error("job %s: %s", request.job_id, problem)
                 engine.refuse(request.job_id, problem, utc_now())
         if not requests:
-            done = [f"{name} {n}" for name, n in counts.items() if name not in _SAID_BY_HELD]
+            done = [f"{name} {n}" for name, n in counts.items() if name not in _REPORTED_AS_HELD]
             text = "; ".join(part for part in (", ".join(done), str(held)) if part)
             return dg.SensorResult(
                 skip_reason=text or "nothing new and nothing due",

@@ -83,7 +83,7 @@ class Member:
     def is_alive(self) -> bool:
         return self.process.is_alive()
 
-    def said(self, what: str) -> list[dict[str, Any]]:
+    def events_of(self, what: str) -> list[dict[str, Any]]:
         """What it has said of a kind."""
         if not self._file.exists():
             return []
@@ -92,12 +92,12 @@ class Member:
         found = [json.loads(line) for line in lines if line.endswith("}")]
         return [one for one in found if one["what"] == what]
 
-    def says(self, what: str, times: int = 1) -> None:
+    def reports(self, what: str, times: int = 1) -> None:
         """Waits until it has."""
 
         def has_said() -> bool:
             assert self.is_alive, f"it ended with {self.process.exitcode}: {self.log()}"
-            return len(self.said(what)) >= times
+            return len(self.events_of(what)) >= times
 
         until(has_said, SECONDS, f"{what}, from {self._file.name}")
 
@@ -235,7 +235,7 @@ def _commit(process: _Process) -> None:
 
 
 def _work(process: _Process) -> None:
-    def told(event: WorkerEvent) -> None:
+    def write_event(event: WorkerEvent) -> None:
         process.say(event.what.value, task=event.claim.task.id, text=event.text)
 
     how = process.how
@@ -248,7 +248,7 @@ def _work(process: _Process) -> None:
         name=f"worker-{os.getpid()}",
         life=how.life,
         poll=timedelta(seconds=_PAUSE_SECONDS),
-        on_event=told,
+        on_event=write_event,
     )
     process.say("ready")
     worker.run()

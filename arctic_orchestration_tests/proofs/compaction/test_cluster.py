@@ -16,7 +16,7 @@ from arctic_orchestration.compaction.work.worker import What
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
 from arctic_orchestration_tests.lake.merged_by_hand import BY_ORIGIN, add, new_table, rows_of
-from arctic_orchestration_tests.lake.spark_daemons import daemon, said
+from arctic_orchestration_tests.lake.spark_daemons import daemon, logged
 from arctic_orchestration_tests.lake.spark_daemons import until as answered
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
 from arctic_orchestration_tests.proofs.compaction.sizes import LONG, SECONDS
@@ -56,7 +56,7 @@ def test_a_worker_merges_on_a_standalone_cluster(
                 *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
             )
         )
-        url = answered(said(master, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"))
+        url = answered(logged(master, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"))
         stack.enter_context(
             daemon(
                 tmp_path,
@@ -71,7 +71,7 @@ def test_a_worker_merges_on_a_standalone_cluster(
         _, offered = offer_now(state, catalog, "lake.clustered", utc_now(), force=True)
         assert offered is not None
         assert len(offered.taken) == 3
-        worker.says(What.MERGED, 3)
+        worker.reports(What.MERGED, 3)
 
         def has_ended() -> bool:
             with state.read() as tx:

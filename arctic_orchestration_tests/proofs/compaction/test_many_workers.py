@@ -36,12 +36,12 @@ def test_each_task_is_done_once_and_several_at_a_time(
     how = How(life=LONG, parallelism=PARALLELISM)
     workers = [crew.start(WORKER, how) for _ in range(WORKERS)]
     for worker in workers:
-        worker.says("ready")
+        worker.reports("ready")
     began = time.monotonic()
     assert len(offered(state, table, at_once=FILES_OF_A_TASK).taken) == TASKS
 
     def merged() -> list[str]:
-        return [one["task"] for worker in workers for one in worker.said(What.MERGED)]
+        return [one["task"] for worker in workers for one in worker.events_of(What.MERGED)]
 
     # They say so when the database has it.
     until(lambda: len(merged()) >= TASKS, SECONDS, "all tasks are merged")

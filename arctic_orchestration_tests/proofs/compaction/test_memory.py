@@ -149,7 +149,7 @@ def test_many_large_files_are_merged_in_little_memory(
     conf = {"spark.driver.memory": f"{HEAP}m"}
     how = How(life=LONG, conf=conf, parallelism=PARALLELISM, way=way, engine=engine)
     worker = crew.start(WORKER, how, bare=True)
-    worker.says("ready")
+    worker.reports("ready")
     began = time.monotonic()
     _, offered = offer_now(state, catalog, "lake.large", utc_now(), force=True)
     assert offered is not None
@@ -164,22 +164,22 @@ def test_many_large_files_are_merged_in_little_memory(
     def is_merged() -> bool:
         peaks.look()
         assert worker.is_alive, worker.log()
-        assert worker.said(What.FAILED) == []
+        assert worker.events_of(What.FAILED) == []
         with state.read() as tx:
             left = task_store.tasks(tx, states=LIVE)
         return all(task.state is TaskState.MERGED for task in left)
 
     until(is_merged, _SECONDS, "all tasks are merged")
     seconds = time.monotonic() - began
-    told = (
+    numbers = (
         f"peaks in MiB: JVM {peaks.jvm} of {JVM}, worker {peaks.worker} of {WORKER_ITSELF}, its "
         f"Python processes {peaks.pythons} of {PYTHON}, all but the JVM {peaks.beside} of {BESIDE}"
     )
-    assert peaks.jvm <= JVM, told
-    assert peaks.worker <= WORKER_ITSELF, told
-    assert all(peak <= PYTHON for peak in peaks.pythons), told
-    assert peaks.beside <= BESIDE, told
-    assert bool(peaks.pythons) == (engine is Engine.ARROW), told
+    assert peaks.jvm <= JVM, numbers
+    assert peaks.worker <= WORKER_ITSELF, numbers
+    assert all(peak <= PYTHON for peak in peaks.pythons), numbers
+    assert peaks.beside <= BESIDE, numbers
+    assert bool(peaks.pythons) == (engine is Engine.ARROW), numbers
     counts = Committer(state, catalog).tick()
     assert counts.committed == len(offered.taken)
     assert contents(table) == before
@@ -187,5 +187,5 @@ def test_many_large_files_are_merged_in_little_memory(
     print(
         f"{way} {engine or ''}: {FILES} files of {total / FILES / 1e6:.1f} MB → "
         f"{len(files)} of {sum(files) / len(files) / 1e6:.1f} MB in {counts.committed} tasks, "
-        f"{total / 1e6 / seconds:.0f} MB/s, {seconds:.0f} s, {told}"
+        f"{total / 1e6 / seconds:.0f} MB/s, {seconds:.0f} s, {numbers}"
     )

@@ -124,8 +124,8 @@ def test_a_worker_that_was_stopped_too_long_is_refused(
     counts = Committer(state, catalog).tick()
     assert (counts.snapshots, counts.committed) == (1, 1)
     goes_on(worker)
-    worker.says(What.LOST)
-    assert worker.said(What.MERGED) == []
+    worker.reports(What.LOST)
+    assert worker.events_of(What.MERGED) == []
     first, second = attempts_at(state)
     assert (first.state, second.state) == (AttemptState.LOST, AttemptState.COMMITTED)
     # By itself, if it knows that it is late before it reports; else by the cleaner.
@@ -159,13 +159,13 @@ def test_a_late_report_is_refused_also_when_nobody_else_has_the_task(
     assert clean(state, catalog, grace=AT_ONCE).removed == 1
     goes_on(worker)
     if without is Without.NOTHING:
-        worker.says(What.LOST)
+        worker.reports(What.LOST)
         assert only_task(state).state is TaskState.CLAIMED
         with state.begin() as tx:
             assert attempts.renew(tx, claim.attempt_id, claim.token)
         print("a late report was refused")
     else:
-        worker.says(What.MERGED)
+        worker.reports(What.MERGED)
         # It counts as the other one's report, which has written nothing.
         assert only_task(state).state is TaskState.MERGED
         assert outputs_of(table, attempt) == []
@@ -195,8 +195,8 @@ def test_a_committer_that_was_stopped_too_long_commits_nothing_twice(
         tasks = {task.id: task for task in task_store.tasks(tx)}
         (record,) = records.records(tx)
     committer.goes_on()
-    committer.says("refused")
-    assert committer.said("round") == []
+    committer.reports("refused")
+    assert committer.events_of("round") == []
     assert rows_of(table) == before
     (named,) = compactions(table)
     assert sorted(named.split(",")) == sorted(tasks) == sorted(record.tasks)

@@ -41,13 +41,13 @@ class News:
     """Says what it was given, fails where that is an error, and ends the daemon."""
 
     def __init__(self, stop: threading.Event, *logged: Any) -> None:
-        self._stop, self._said = stop, list(logged)
+        self._stop, self._logged = stop, list(logged)
         self.closed = False
 
     def wait(self, stop: Any) -> frozenset[str]:
-        if len(self._said) == 1:
+        if len(self._logged) == 1:
             self._stop.set()
-        logged = self._said.pop(0)
+        logged = self._logged.pop(0)
         if isinstance(logged, Exception):
             raise logged
         return frozenset(logged)

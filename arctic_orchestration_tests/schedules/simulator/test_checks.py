@@ -8,7 +8,7 @@ from arctic_orchestration_tests.schedules.simulator.test_simulator import (
     arrives,
     happens,
     schedule,
-    told,
+    simulated,
 )
 
 FAILS = {"event": "check", "asset": "a", "check": "c", "partition": "1", "passed": False}
@@ -40,7 +40,7 @@ def test_a_change_of_a_freshness_policy_starts_a_run() -> None:
     schedules = [schedule(trigger=on.freshness("a", state="fail").to_form())]
     changes = [{"event": "freshness", "asset": "a", "state": s} for s in ("pass", "warn", "fail")]
     timeline = happens(*((10 * n, change) for n, change in enumerate(changes)))
-    assert told(schedules, timeline) == [
+    assert simulated(schedules, timeline) == [
         (20, "s", "fired"),
         (20, "s", "launched"),
         (80, "s", "ended"),
@@ -51,7 +51,7 @@ def test_two_failures_are_waited_for() -> None:
     """One that passed between them does not count."""
     trigger = on.check("a", status="failed", count=2).to_form()
     timeline = happens((0, FAILS), (1, PASSES), (2, FAILS))
-    assert [found[:3] for found in told([schedule(trigger=trigger)], timeline)][:2] == [
+    assert [found[:3] for found in simulated([schedule(trigger=trigger)], timeline)][:2] == [
         (2, "s", "fired"),
         (2, "s", "launched"),
     ]

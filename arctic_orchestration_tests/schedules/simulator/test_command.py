@@ -61,14 +61,14 @@ def test_all_problems_of_both_files_are_named_and_nothing_is_printed(tmp_path: P
     )
     done = arctic(tmp_path / "s.yaml", tmp_path / "t.jsonl")
     assert (done.returncode, done.stdout) == (2, "")
-    said = done.stderr.replace("\n", " ")
+    text = done.stderr.replace("\n", " ")
     for named in (
         "schedules[0].trigger.partitions.count: got 0",
         "schedules[1].target",
         "t.jsonl:2.at: got 'yesterday'",
         "t.jsonl:3.do: got 'nothing'",
     ):
-        assert named in said
+        assert named in text
 
 
 def test_a_line_that_turns_out_wrong_at_its_moment_leaves_no_output_either(
@@ -107,6 +107,6 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """Both, when both are missing."""
     done = arctic(tmp_path / "s.yaml", tmp_path / "t.jsonl")
     assert (done.returncode, done.stdout) == (2, "")
-    said = done.stderr.replace("\n", "")
-    assert "SCHEDULES.yaml" in said
-    assert "t.jsonl" in said
+    text = done.stderr.replace("\n", "")
+    assert "SCHEDULES.yaml" in text
+    assert "t.jsonl" in text

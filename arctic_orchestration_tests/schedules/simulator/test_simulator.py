@@ -32,7 +32,9 @@ def arrives(partition: str, asset: str = "a", size: int = 0) -> dict[str, Any]:
     return {"event": "partition", "asset": asset, "partition": partition, "bytes": size}
 
 
-def told(schedules: list[Schedule], timeline: Timeline, **options: Any) -> list[tuple[Any, ...]]:
+def simulated(
+    schedules: list[Schedule], timeline: Timeline, **options: Any
+) -> list[tuple[Any, ...]]:
     """Each decision but deployments, as seconds, schedule, decision."""
     return [
         ((found.at - BEGIN).total_seconds(), found.schedule, found.decision)
@@ -93,7 +95,7 @@ def test_the_same_input_gives_the_same_lines_to_the_letter() -> None:
 
 def test_a_hold_is_told_when_its_reason_changes_and_not_at_each_tick() -> None:
     """Held by a delay of 90 s, then by the slot that another run has taken meanwhile."""
-    decisions = told(
+    decisions = simulated(
         [
             schedule(constraints=[{"delay": {"duration": "90s"}}, {"concurrency": {"limit": 1}}]),
         ],
@@ -135,7 +137,7 @@ def test_a_run_ends_as_a_line_says_or_succeeds_after_its_duration() -> None:
 
 def test_a_run_that_never_started_is_asked_for_again() -> None:
     """Its request failed before it ran: the job launches a second run, and both are told."""
-    decisions = told(
+    decisions = simulated(
         [schedule()],
         happens(
             (0, arrives("1")),
@@ -152,7 +154,7 @@ def test_a_run_that_never_started_is_asked_for_again() -> None:
 
 def test_after_a_crash_nothing_is_decided_until_the_restart_and_nothing_is_lost() -> None:
     """Down from 10 to 500: the arrival at 20 and the end of the run at 60 are seen at 500."""
-    decisions = told(
+    decisions = simulated(
         [schedule()],
         happens(
             (0, arrives("1")), (10, {"do": "crash"}), (20, arrives("2")), (500, {"do": "restart"})
@@ -170,7 +172,7 @@ def test_after_a_crash_nothing_is_decided_until_the_restart_and_nothing_is_lost(
 
 def test_a_simulation_that_stays_crashed_ends_with_its_timeline() -> None:
     """Whatever waits: nobody will decide about it any more."""
-    decisions = told(
+    decisions = simulated(
         [schedule(trigger={"partitions": {"asset": "a", "count": 2}})],
         happens((0, arrives("1")), (10, {"do": "crash"}), (20, arrives("2"))),
     )
@@ -180,7 +182,7 @@ def test_a_simulation_that_stays_crashed_ends_with_its_timeline() -> None:
 def test_people_suspend_resume_and_delete() -> None:
     """Suspending and deleting discard what waits; while suspended, arrivals are ignored."""
     waits = {"partitions": {"asset": "a", "count": 2}}
-    decisions = told(
+    decisions = simulated(
         [schedule(trigger=waits)],
         happens(
             (0, arrives("1")),
@@ -203,7 +205,7 @@ def test_people_suspend_resume_and_delete() -> None:
 def test_an_update_discards_what_waits_and_asks_for_the_new_count() -> None:
     """One of five has arrived; after the update to two, it takes two more."""
     new = {"target": "s", "trigger": {"partitions": {"asset": "a", "count": 2}}, "enabled": True}
-    decisions = told(
+    decisions = simulated(
         [schedule(trigger={"partitions": {"asset": "a", "count": 5}})],
         happens(
             (0, arrives("1")),
@@ -259,15 +261,15 @@ def test_an_event_that_nobody_listened_to_is_not_given_to_who_is_deployed_later(
 def test_it_goes_on_until_nothing_waits() -> None:
     """One of two partitions: the job waits for its timeout of an hour, and that is the end."""
     waits = schedule(trigger={"partitions": {"asset": "a", "count": 2}}, timeout="1h")
-    assert told([waits], happens((0, arrives("1")))) == [(3600, "s", "discarded")]
+    assert simulated([waits], happens((0, arrives("1")))) == [(3600, "s", "discarded")]
 
 
 def test_cron_to_come_is_not_waiting_unless_an_end_is_given() -> None:
     """Each full hour: nothing after a line at half past, unless one says until when to go on."""
     hourly = schedule(trigger={"cron": {"expression": "0 * * * *"}})
     timeline = happens((0, {"do": "advance"}), (1800, {"do": "advance"}))
-    assert told([hourly], timeline) == []
-    launched = told([hourly], timeline, until=BEGIN + timedelta(hours=2))
+    assert simulated([hourly], timeline) == []
+    launched = simulated([hourly], timeline, until=BEGIN + timedelta(hours=2))
     assert [found for found in launched if found[2] == "launched"] == [
         (3600, "s", "launched"),
         (7200, "s", "launched"),
@@ -278,7 +280,7 @@ def test_it_stops_at_the_end_that_was_given_whatever_waits_and_whatever_lines_co
     """The hold is told at 0; the launch at 90 and the line at 100 lie behind the end."""
     held = schedule(constraints=[{"delay": {"duration": "90s"}}])
     timeline = happens((0, arrives("1")), (100, arrives("2")))
-    assert told([held], timeline, until=BEGIN + timedelta(seconds=89)) == [
+    assert simulated([held], timeline, until=BEGIN + timedelta(seconds=89)) == [
         (0, "s", "fired"),
         (0, "s", "held"),
     ]
@@ -297,13 +299,15 @@ def test_schedules_that_always_keep_something_waiting_come_to_an_end() -> None:
         ),
         schedule("b", trigger={"run": {"job": "a"}}, timeout="10m"),
     ]
-    launched = [found for found in told(ring, happens((0, arrives("1")))) if found[2] == "launched"]
+    launched = [
+        found for found in simulated(ring, happens((0, arrives("1")))) if found[2] == "launched"
+    ]
     assert [seconds for seconds, _, _ in launched] == [60 * number for number in range(12)]
 
 
 def test_a_load_of_the_timeline_and_freshness_of_what_arrived_are_facts() -> None:
     """Idle is 0. The parent arrives at 100: found fresh at the recheck 120 s after 0."""
-    decisions = told(
+    decisions = simulated(
         [
             schedule("busy", constraints=[{"load": {"below": 0.5}}]),
             schedule("child", constraints=[{"fresh": {"parents": {"parent": 1}}}]),
@@ -324,7 +328,7 @@ def test_a_load_of_the_timeline_and_freshness_of_what_arrived_are_facts() -> Non
 def test_a_run_line_of_another_location_starts_who_listens_there() -> None:
     """The same job name of the own location does not."""
     other = {"event": "run", "job": "x", "status": "success"}
-    decisions = told(
+    decisions = simulated(
         [schedule(trigger={"run": {"job": "x", "location": "there"}})],
         happens((0, other), (10, {**other, "location": "there"})),
     )

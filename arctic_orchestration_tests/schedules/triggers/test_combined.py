@@ -328,10 +328,10 @@ def test_an_all_of_misses_no_moment(
         wait=None if wait is None else timedelta(hours=wait),
     )
     known = [count for count in at if count is not None]
-    asked = max(known, default=0) + later
-    firing = trigger.evaluate([NONE if c is None else fired(c) for c in at], hour(asked))
+    later_at = max(known, default=0) + later
+    firing = trigger.evaluate([NONE if c is None else fired(c) for c in at], hour(later_at))
     together = len(known) == len(at) and (within is None or max(known) - min(known) <= within)
-    ended = wait is not None and bool(known) and asked >= min(known) + wait
+    ended = wait is not None and bool(known) and later_at >= min(known) + wait
     assert firing.satisfied is (together or ended)
     if not firing.satisfied:
         waits = wait is not None and bool(known)

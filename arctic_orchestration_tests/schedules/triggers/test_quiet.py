@@ -63,7 +63,7 @@ def test_a_busy_asset_waits_no_longer_than_its_longest_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "asked", "first", "last"),
+    ("at", "later_at", "first", "last"),
     [
         # Quiet came first; asked late, it is still known when that was.
         ((0, 2), 60, 7, 7),
@@ -73,9 +73,11 @@ def test_a_busy_asset_waits_no_longer_than_its_longest_wait() -> None:
         ((0, 4, 8, 12), 60, 10, 12),
     ],
 )
-def test_it_knows_when_it_fired(at: tuple[int, ...], asked: int, first: int, last: int) -> None:
+def test_it_knows_when_it_fired(at: tuple[int, ...], later_at: int, first: int, last: int) -> None:
     """In minutes after noon, with five minutes of quiet and a longest wait of ten."""
-    firing = on.quiet("raw/x", "5m", max_wait="10m").evaluate([arrived(*at)], NOON + minutes(asked))
+    firing = on.quiet("raw/x", "5m", max_wait="10m").evaluate(
+        [arrived(*at)], NOON + minutes(later_at)
+    )
     assert firing.satisfied
     assert (firing.first_at, firing.last_at) == (NOON + minutes(first), NOON + minutes(last))
 
