@@ -10,7 +10,7 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import PRELOADED, forkserver
 
 
-def tell(connection: Connection, path: Path) -> None:
+def report(connection: Connection, path: Path) -> None:
     """What is not imported, and how SQLite writes."""
     missing = [name for name in PRELOADED if name not in sys.modules]
     database = Database(f"sqlite:///{path}")
@@ -23,7 +23,7 @@ def test_a_process_begins_with_everything_imported(tmp_path: Path) -> None:
     """What cannot be imported the server passes over in silence. SQLite waits for no disk."""
     context = forkserver()
     here, there = context.Pipe()
-    process = context.Process(target=tell, args=(there, tmp_path / "one.db"))
+    process = context.Process(target=report, args=(there, tmp_path / "one.db"))
     process.start()
     assert here.poll(120)
     assert here.recv() == ([], 0)

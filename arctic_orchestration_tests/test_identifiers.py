@@ -8,7 +8,7 @@ from arctic_orchestration.identifiers import new_id
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_it_has_26_characters_that_read_alike_for_nobody() -> None:
+def test_it_has_26_unambiguous_characters() -> None:
     """Crockford's base 32, in which i, l, o and u do not occur."""
     assert all(len(new_id(NOW)) == 26 for _ in range(100))
     assert set("".join(new_id(NOW) for _ in range(1000))) <= set("0123456789abcdefghjkmnpqrstvwxyz")

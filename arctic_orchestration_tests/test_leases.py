@@ -18,7 +18,7 @@ def lease(life: timedelta = LIFE) -> Lease:
     return Lease.taken(owner="me", token=7, requested_at=time.monotonic(), life=life)
 
 
-def test_a_lease_is_trusted_from_before_it_was_asked_for() -> None:
+def test_a_lease_is_trusted_from_before_its_request() -> None:
     """The answer may have taken longer than the lease holds."""
     requested_at = time.monotonic()
     assert Lease.taken(
@@ -48,7 +48,7 @@ def test_it_is_renewed_while_the_block_runs_and_not_after_it() -> None:
     assert len(renewals) == number
 
 
-def test_who_is_told_that_it_is_lost_stops_asking() -> None:
+def test_a_lost_lease_is_not_renewed_any_more() -> None:
     """And the owner hears of it at its next look."""
     renewals: list[int] = []
 

@@ -63,7 +63,7 @@ def test_metrics_need_a_port_that_exists(port: str) -> None:
     assert Settings.from_environment({"ARCTIC_METRICS_PORT": ""}).metrics_port is None
 
 
-def test_a_dagster_home_that_is_not_there_is_said_and_not_made(tmp_path: Path) -> None:
+def test_a_missing_dagster_home_is_reported_and_not_created(tmp_path: Path) -> None:
     """A typo would give a database, and an instance, of its own."""
     for missing in (tmp_path / "hmoe", tmp_path / "file"):
         if missing.name == "file":

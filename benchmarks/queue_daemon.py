@@ -125,11 +125,11 @@ def begin(at: str, url: str, name: str, coordinator: dict[str, Any], rules: dict
     context = WorkspaceProcessContext(instance, InProcessWorkspaceLoadTarget([origin])).__enter__()
     daemon = Daemon(interval_seconds=1).__enter__()
     _open = Open(instance, context, daemon, Rules.parse(rules))
-    tell, tag = instance.report_engine_event, instance.add_run_tags
+    report, tag = instance.report_engine_event, instance.add_run_tags
 
     def counted(message: str, *args: Any, **rest: Any) -> Any:
         opened().reported.append(message)
-        return tell(message, *args, **rest) if opened().reports else None
+        return report(message, *args, **rest) if opened().reports else None
 
     def tagged(run_id: str, tags: Mapping[str, str]) -> None:
         if opened().reports or set(tags) != {WAIT}:

@@ -101,7 +101,7 @@ def _launch(url: str, job: str) -> str:
         "repositoryName": "__repository__",
         "pipelineName": job,
     }
-    launched = _ask(url, _LAUNCH, {"job": selector})["launchRun"]
+    launched = _query(url, _LAUNCH, {"job": selector})["launchRun"]
     if launched["__typename"] != "LaunchRunSuccess":
         raise RuntimeError(f"{job} was not launched: {launched}")
     return str(launched["run"]["runId"])
@@ -115,11 +115,11 @@ def _events(url: str, run_id: str) -> str:
       }
     }
     """
-    found = _ask(url, query, {"run": run_id})["logsForRun"]["events"]
+    found = _query(url, query, {"run": run_id})["logsForRun"]["events"]
     return "\n".join(event["message"] for event in found)
 
 
-def _ask(url: str, query: str, variables: dict[str, Any]) -> Any:
+def _query(url: str, query: str, variables: dict[str, Any]) -> Any:
     body = json.dumps({"query": query, "variables": variables}).encode()
     request = urllib.request.Request(f"{url}/graphql", body, {"Content-Type": "application/json"})
     # Loopback is reached directly, whatever proxy the environment names.

@@ -31,7 +31,7 @@ def take_task_pictures(tab: Page, into: Path) -> list[Path]:
         daemon += ["-w", str(home / "workspace.yaml")]
         database = Database.open(f"sqlite:///{home / 'arctic.db'}")
         with webserver(home) as url, running(daemon, env={**ours, "DAGSTER_HOME": str(home)}):
-            _Story(database).tell()
+            _Story(database).run()
             picture = Picture(
                 file="task_history.png",
                 path=f"/assets/arctic/tasks/{_TASK}?view=events",
@@ -47,7 +47,7 @@ class _Story:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def tell(self) -> None:
+    def run(self) -> None:
         """Until the last of them was reported.
 
         Errors:

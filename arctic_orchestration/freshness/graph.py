@@ -137,8 +137,11 @@ class TaskGraph:
         needs = [*self.needs(name), *(edge.need for edge in self.children(name))]
         return min(strictness(need.hours) for need in needs)
 
-    def above(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Returns the ancestors of these tasks, unordered; a task itself only as an ancestor."""
+    def ancestors(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Returns all ancestors of the given tasks, unordered.
+
+        A given task is included only as an ancestor of a given task.
+        """
         found: dict[str, None] = {}
         waiting = list(names)
         while waiting:

@@ -105,7 +105,7 @@ def test_what_a_deployment_does_not_change_goes_on_waiting(story: Story) -> None
     ]
 
 
-def test_a_schedule_of_the_code_changed_by_hand_is_kept_by_false_and_set_back_by_true(
+def test_a_schedule_of_the_code_changed_manually_is_kept_by_false_and_set_back_by_true(
     story: Story,
 ) -> None:
     """It stays the code's, whoever changed it last."""
@@ -135,7 +135,7 @@ def test_a_code_location_that_only_starts_again_deploys_nothing(story: Story) ->
 
 
 @pytest.mark.parametrize("update_schedules", [True, False])
-def test_what_was_made_by_hand_is_touched_by_no_deployment(
+def test_what_was_created_manually_is_touched_by_no_deployment(
     story: Story, update_schedules: bool
 ) -> None:
     """Neither removed for not being declared, nor set back for having a declared name."""

@@ -195,7 +195,7 @@ def test_three_hundred_workflows_at_one_minute_all_start_within_seconds() -> Non
         assert names == [f"w{number:03}" for number in range(1, 301)]
 
 
-def test_a_scheduler_that_was_down_when_its_minute_came_makes_up_for_it_as_it_was_told() -> None:
+def test_a_scheduler_that_was_down_at_its_minute_catches_up_as_configured() -> None:
     """Down from 00:30 to 04:20: the hours 01, 02, 03 and 04 are missed.
 
     ``latest`` makes up one of them, ``all`` each of the four, ``none`` none; with a grace of

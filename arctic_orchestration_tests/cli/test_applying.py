@@ -96,7 +96,7 @@ def test_a_difference_is_shown_and_is_exit_code_1(here: World, arctic: Command, 
     assert (again.code, again.out) == (0, "3 unchanged\n")
 
 
-def test_apply_shows_the_difference_first_and_asks(
+def test_apply_shows_the_difference_first_and_requires_a_confirmation(
     here: World, arctic: Command, file: str, typed: Callable[[str], None]
 ) -> None:
     """No: nothing happens, exit code 1. Yes: all of it."""
@@ -112,7 +112,7 @@ def test_apply_shows_the_difference_first_and_asks(
     assert versions(here) == AFTER
 
 
-def test_where_nobody_can_be_asked_yes_is_required(
+def test_without_a_terminal_yes_is_required(
     here: World, arctic: Command, file: str, piped: Callable[[str], None]
 ) -> None:
     """Exit code 2, and nothing was changed; a file from standard input is such a case."""
@@ -134,7 +134,7 @@ def test_a_dry_run_changes_nothing(here: World, arctic: Command, file: str) -> N
     assert versions(here) == BEFORE
 
 
-def test_prune_deletes_what_was_made_by_hand(here: World, arctic: Command, file: str) -> None:
+def test_prune_deletes_what_was_created_manually(here: World, arctic: Command, file: str) -> None:
     """Not what the code declares."""
     assert "- by_hand  deleted with its jobs" in arctic("schedules", "diff", file, "--prune").out
     assert arctic("schedules", "apply", file, "--prune", "--yes").code == 0
@@ -233,7 +233,7 @@ def test_a_change_of_enabled_says_that_the_status_is_kept(
 
 
 @pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
-def test_in_a_real_terminal_the_question_is_asked_there(here: World, file: str) -> None:
+def test_in_a_real_terminal_the_confirmation_is_read_there(here: World, file: str) -> None:
     """Through a pseudo-terminal and the console script's own function."""
     command = [sys.executable, "-c", "from arctic_orchestration.cli.main import main; main()"]
     leader, follower = pty.openpty()

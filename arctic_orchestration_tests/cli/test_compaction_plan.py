@@ -141,7 +141,7 @@ def test_a_table_is_explained_from_policy_to_commit(lake: SmallLake, arctic: Com
     assert "commits none yet; the committer's next round can commit; 1m apart at least" in text
 
 
-def test_the_bound_on_waiting_is_said_where_workers_are(lake: SmallLake, arctic: Command) -> None:
+def test_the_bound_on_waiting_is_shown_where_workers_are(lake: SmallLake, arctic: Command) -> None:
     """By the slots of those that live, and the longest merge of late."""
     arctic("compaction", "queues", "update", "default", "--capacity", "4")
     lake.table("lake.flights", 3, 3)

@@ -42,7 +42,7 @@ def test_a_round_says_what_it_did(lake: SmallLake, arctic: Command) -> None:
 
 @ON_SQLITE
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_rounds_are_made_until_it_is_told_to_end(lake: SmallLake, number: signal.Signals) -> None:
+def test_rounds_go_on_until_a_stop_signal(lake: SmallLake, number: signal.Signals) -> None:
     """First it plans what there is; then it ends at once, whatever its pause."""
     lake.table("lake.flights", 3)
     with arctic_process("compaction", "serve", *RUN, "--every", "1h", "--json") as process:
@@ -63,7 +63,7 @@ def test_a_pause_that_is_none_is_refused(lake: SmallLake, arctic: Command) -> No
 
 
 @pytest.mark.parametrize(("options", "left"), [([], [1, 3]), (["--retention", "2d"], [1])])
-def test_records_are_kept_for_as_long_as_it_is_told(
+def test_records_are_kept_for_the_given_retention(
     lake: SmallLake, arctic: Command, options: list[str], left: list[int]
 ) -> None:
     """Of one and three days: both within the thirty of the default, one within two."""
@@ -107,7 +107,7 @@ class Unsteady:
 
 
 @ON_SQLITE
-def test_trouble_is_said_once_and_so_is_its_end(
+def test_an_error_is_reported_once_and_so_is_its_end(
     lake: SmallLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Rounds go on; nobody reads the same line every few seconds."""
@@ -136,7 +136,7 @@ def test_trouble_is_said_once_and_so_is_its_end(
     ],
 )
 @ON_SQLITE
-def test_the_tables_and_the_mode_have_to_be_said(
+def test_the_tables_and_the_mode_are_required(
     lake: SmallLake, arctic: Command, command: str, options: list[str], message: str
 ) -> None:
     """Nothing is planned by accident."""

@@ -164,7 +164,7 @@ def test_unknown_tables_are_refused_with_those_there_are(lake: SmallLake, arctic
 
 
 @ON_SQLITE
-def test_a_catalog_that_is_down_is_asked_again_and_then_said(
+def test_a_catalog_that_is_down_is_retried_and_then_reported(
     lake: SmallLake, arctic: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that nobody runs; and a catalog that pyiceberg cannot make sense of."""

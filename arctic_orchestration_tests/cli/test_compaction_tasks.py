@@ -122,7 +122,7 @@ def test_a_failed_task_can_be_tried_at_once(lake: SmallLake, arctic: Command) ->
     assert "is claimed; only failed or quarantined tasks can be retried" in refused.err
 
 
-def test_the_files_of_a_task_in_quarantine_can_be_planned_anew(
+def test_the_files_of_a_task_in_quarantine_can_be_planned_again(
     lake: SmallLake, arctic: Command
 ) -> None:
     """Its table rests no more, nor do they, and the next round has a new task."""
@@ -224,7 +224,7 @@ def merged(lake: SmallLake) -> str:
     return claim.task.id
 
 
-def test_a_merged_task_that_nobody_can_commit_can_be_taken_back(
+def test_a_merged_task_that_cannot_be_committed_can_be_taken_back(
     lake: SmallLake, arctic: Command
 ) -> None:
     """Not while a committer has its table."""

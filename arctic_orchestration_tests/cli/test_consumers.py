@@ -104,7 +104,7 @@ def test_consumers_are_listed_with_what_is_left(
     assert found["other"]["lag_seconds"] is None
 
 
-def test_what_nobody_has_read_yet_is_counted(
+def test_what_was_not_read_yet_is_counted(
     state: Database,
     backend: str,
     dagster_instance: Callable[[str], dg.DagsterInstance],
@@ -223,7 +223,7 @@ def test_what_was_given_up_is_delivered_again(
 
 
 @ON_SQLITE
-def test_a_consumer_begins_anew(
+def test_a_consumer_starts_again(
     consumer: MakeConsumer,
     log: Log,
     arctic: Command,

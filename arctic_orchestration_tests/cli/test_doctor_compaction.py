@@ -109,7 +109,7 @@ def test_looking_makes_no_catalog(
     assert "ARCTIC_CATALOG" in advice
 
 
-def test_a_table_that_nobody_gets_on_with_is_found(lake: SmallLake) -> None:
+def test_a_table_without_progress_is_found(lake: SmallLake) -> None:
     """What the committer said of it, and how its tasks can be taken back."""
     lake.table("lake.flights", 1)
     lake.tick()
@@ -173,9 +173,7 @@ def test_trouble_is_found_with_what_to_do(lake: SmallLake) -> None:
 
 
 @ON_SQLITE
-def test_a_lake_that_nobody_plans_is_found(
-    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lake_without_planner_is_found(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is due for minutes, is not looked at."""
     lake.table("lake.flights", 2)
     lake.tick()

@@ -154,7 +154,7 @@ def test_a_job_is_shown_with_what_it_had_and_was_launched_with(
     assert "run-1" in result.out
 
 
-def test_a_held_job_is_launched_by_hand(here: World, arctic: Command) -> None:
+def test_a_held_job_is_launched_manually(here: World, arctic: Command) -> None:
     """With the next tick, past its delay."""
     found = json.loads(arctic("jobs", "list", "--schedule", "held", "--json").out)["jobs"]
     result = arctic("jobs", "launch", found[0]["id"])

@@ -184,7 +184,7 @@ def test_a_deleted_location_leaves_nothing(world: MakeWorld, arctic: Arctic) -> 
     assert rows(here, launches, "resource") == []
 
 
-def test_a_dispatcher_that_goes_on_begins_anew(world: MakeWorld, arctic: Arctic) -> None:
+def test_a_dispatcher_that_ticks_again_starts_again(world: MakeWorld, arctic: Arctic) -> None:
     """Its schedules are deployed again, though the code server was not restarted."""
     here = world("lake", [daily()])
     arctic("locations", "delete", "lake", "--yes")

@@ -87,9 +87,7 @@ def test_of_many_runs_the_first_are_listed(ruled: MakeQueue, arctic: Command) ->
     assert arctic("runs", "list", "-n", "0").code == 2
 
 
-def test_a_daemon_that_stands_still_is_told(
-    ruled: MakeQueue, arctic: Command, clock: Clock
-) -> None:
+def test_a_stopped_daemon_is_reported(ruled: MakeQueue, arctic: Command, clock: Clock) -> None:
     """Otherwise people would wait for a pass that never comes; after a minute without one."""
     queue = ruled(groups={"none": {"limit": 0, "match": {"job": "*"}}})
     queue.submit("load")

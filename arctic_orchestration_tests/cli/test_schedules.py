@@ -92,7 +92,7 @@ def test_several_are_enabled_and_suspended_together_or_not_at_all(
     assert statuses(here) == {"a": "suspended", "b": "enabled"}
 
 
-def test_a_delete_asks_and_a_program_must_say_yes(
+def test_a_delete_requires_a_confirmation_and_yes_from_a_program(
     world: MakeWorld, arctic: Command, typed: Callable[[str], None]
 ) -> None:
     """Exit code 1 when the person does not agree, 2 when nobody can be asked."""
@@ -141,7 +141,7 @@ def test_next_lists_what_time_alone_will_do(world: MakeWorld, arctic: Command) -
     assert arctic("schedules", "next", "nope").code == 2
 
 
-def test_the_location_is_asked_for_where_there_are_several(
+def test_the_location_is_required_where_there_are_several(
     world: MakeWorld, arctic: Command
 ) -> None:
     """The message lists them."""
@@ -223,7 +223,7 @@ def listed(arctic: Command, *options: str) -> list[str]:
         (["--target", "x", "--status", "enabled"], ["b_both"]),
     ],
 )
-def test_a_list_shows_what_is_asked_for(
+def test_a_list_shows_what_was_requested(
     many: World, arctic: Command, options: list[str], names: list[str]
 ) -> None:
     """By status, target, kind of trigger anywhere in it, and who listens to an asset or job."""

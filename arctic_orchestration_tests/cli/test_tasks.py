@@ -200,9 +200,7 @@ def test_an_explanation_says_what_stands_in_the_way(three: Tasked, arctic: Comma
 
 
 @ON_SQLITE
-def test_an_explanation_counts_how_fresh_somebody_has_asked_for(
-    three: Tasked, arctic: Command
-) -> None:
+def test_an_explanation_counts_the_requested_freshness(three: Tasked, arctic: Command) -> None:
     """raw and middle are fresh by their own need, and raw is for middle; not for who submits."""
 
     def runs(task: str) -> tuple[list[str], dict[str, list[str]]]:
@@ -288,7 +286,7 @@ def test_a_deep_and_a_tangled_graph_are_drawn(tasked: Tasked, arctic: Command) -
 
 
 @ON_SQLITE
-def test_plain_assets_are_asked_for_in_the_dagster_instance(
+def test_plain_assets_are_looked_up_in_the_dagster_instance(
     three: Tasked,
     arctic: Command,
     dagster_instance: Callable[[str], dg.DagsterInstance],

@@ -42,7 +42,7 @@ def submitted(arctic: Command, *arguments: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_submission_is_told_with_what_will_come_of_it(three: Tasked, arctic: Command) -> None:
+def test_a_submission_is_shown_with_its_expected_runs(three: Tasked, arctic: Command) -> None:
     """Fresh already; parents that are too old; a second one, which shares the first one's run."""
     result = arctic("tasks", "submit", "raw", "top")
     assert result.code == 0
@@ -188,7 +188,7 @@ def test_waiting_ends_when_all_have_ended(three: Tasked, arctic: Command) -> Non
 
 
 @ON_SQLITE
-def test_who_waits_is_told_of_a_location_whose_sensor_is_silent(
+def test_a_waiting_command_reports_a_location_with_a_silent_sensor(
     three: Tasked, arctic: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once, where errors go: what is printed stays one document."""

@@ -45,7 +45,7 @@ def test_json_stays_json_and_says_the_same(text: str) -> None:
         written.encode()
 
 
-def test_a_string_that_nobody_escaped_does_not_act_either(
+def test_an_unescaped_string_does_not_act_either(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Printed alone, and in the cells of a table."""

@@ -67,7 +67,7 @@ def test_a_worker_merges_what_waits_and_ends_when_it_is_idle(lake: SmallLake) ->
 
 
 @ON_SQLITE
-def test_a_worker_that_is_told_to_end_finishes_what_it_has(lake: SmallLake) -> None:
+def test_a_worker_finishes_its_tasks_after_a_stop_signal(lake: SmallLake) -> None:
     """It claims nothing more, and says so; other tasks wait for other workers."""
     lake.table("lake.flights", 3, 3)
     lake.tick()
@@ -95,7 +95,7 @@ def slow(process: Process) -> None:
 
 
 @ON_SQLITE
-def test_a_worker_that_is_told_twice_gives_back_what_it_has(lake: SmallLake) -> None:
+def test_a_worker_gives_back_its_tasks_after_a_second_signal(lake: SmallLake) -> None:
     """That is no attempt; unless the merge was finished at that very moment."""
     lake.table("lake.flights", 3)
     lake.tick()

@@ -54,7 +54,7 @@ class Tasks:
             raise_on_error=False,
         )
 
-    def by_hand(self, asset: dg.AssetKey, partition: str | None = None, **tags: str) -> Any:
+    def run_manually(self, asset: dg.AssetKey, partition: str | None = None, **tags: str) -> Any:
         """A run that a person starts in Dagster."""
         job = self.repository.get_job("__ASSET_JOB")
         return job.execute_in_process(

@@ -74,7 +74,7 @@ def requested(result: Any) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize("declared", [[], [on_a("declared", "work")]], ids=["none", "one"])
-def test_a_schedule_applied_by_hand_may_name_any_job_or_asset(
+def test_a_schedule_applied_manually_may_name_any_job_or_asset(
     place: Place, declared: list[Schedule]
 ) -> None:
     """Also one that no schedule in the code names, and where the code declares no schedule."""

@@ -47,7 +47,7 @@ def test_a_batch_is_made_one_partition_at_a_time(tasks: Tasks, called: list[str]
         (range_tags("2026-01-01", "2026-01-03"), "for the partitions 2026-01-01 to 2026-01-03"),
         ({}, "without partition"),
     ):
-        ran = tasks.by_hand(PART, **tags)
+        ran = tasks.run_manually(PART, **tags)
         assert not ran.success
         assert tasks.failure_of(ran) == (
             f"task b/part: got a run {got}, expected a run for one partition: its rows take the "
@@ -57,7 +57,7 @@ def test_a_batch_is_made_one_partition_at_a_time(tasks: Tasks, called: list[str]
     row = tasks.row("b/part")
     assert (row.token, row.last_success_at) == (0, None)
     # A range of one day is one partition, and so is that of the batch's own job.
-    assert tasks.by_hand(PART, **range_tags("2026-01-05", "2026-01-05")).success
+    assert tasks.run_manually(PART, **range_tags("2026-01-05", "2026-01-05")).success
     batch = tasks.repository.get_job("b")
     assert batch.execute_in_process(instance=tasks.instance, partition_key="2026-01-06").success
     assert called == ["2026-01-05", "2026-01-06"]
@@ -65,20 +65,20 @@ def test_a_batch_is_made_one_partition_at_a_time(tasks: Tasks, called: list[str]
 
 def test_a_partition_of_before_makes_no_task_fresh(tasks: Tasks, called: list[str]) -> None:
     """Its run is one like any other, also while the task is made; that of the newest acquires."""
-    assert tasks.by_hand(PART, "2026-01-05").success
+    assert tasks.run_manually(PART, "2026-01-05").success
     row = tasks.row("b/part")
     assert (row.token, row.last_success_at) == (0, None)
     submission = tasks.submit("b/part")
     (request,) = tasks.tick().run_requests or ()
     assert request.partition_key == today()
-    old = tasks.by_hand(PART, "2026-01-06")
+    old = tasks.run_manually(PART, "2026-01-06")
     assert old.success
     assert "arctic/task" not in tasks.tags_of(old)
-    in_the_way = tasks.by_hand(PART, today())
+    in_the_way = tasks.run_manually(PART, today())
     assert "being made by a run for submission" in tasks.failure_of(in_the_way)
     assert tasks.run(request).success
     assert tasks.again(submission).state == "succeeded"
-    assert tasks.by_hand(PART, today()).success
+    assert tasks.run_manually(PART, today()).success
     assert tasks.row("b/part").last_token == 2
     assert called == ["2026-01-05", "2026-01-06", today(), today()]
 
@@ -98,7 +98,7 @@ def test_several_partitions_in_one_run_make_no_task_fresh(tasks: Tasks) -> None:
 
     tasks.declare(Freshness(tasks=[daily]).definitions())
     yesterday = f"{utc_now() - timedelta(days=1):%Y-%m-%d}"
-    assert tasks.by_hand(dg.AssetKey("daily"), **range_tags(yesterday, today())).success
+    assert tasks.run_manually(dg.AssetKey("daily"), **range_tags(yesterday, today())).success
     assert made == [[yesterday, today()]]
     assert tasks.row("daily").last_success_at is None
 

@@ -107,7 +107,7 @@ def test_what_arrived_before_a_suspension_is_not_lost(lake: Lake) -> None:
     assert len(lake.place.states()) == 1
 
 
-def test_what_arrived_before_a_schedule_was_made_anew_does_not_count(lake: Lake) -> None:
+def test_what_arrived_before_a_schedule_was_created_again_does_not_count(lake: Lake) -> None:
     """Deleted and applied within a tick's interval."""
     lake.apply("a", count=2)
     lake.arrive("before")

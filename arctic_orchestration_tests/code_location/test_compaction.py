@@ -169,7 +169,7 @@ def test_as_many_workers_are_wanted_as_tasks_need_and_the_queue_has(lake: Compac
     assert wanted(lake) == {"default": 1}, "a run and its worker are one"
 
 
-def test_a_worker_whose_run_has_ended_is_nobody(lake: CompactedPlace) -> None:
+def test_a_worker_whose_run_has_ended_does_not_count(lake: CompactedPlace) -> None:
     """Killed, it is seen in the database for two minutes more."""
     give_tasks(lake, 1)
     workers_of(lake, worker_name(a_run(lake, dg.DagsterRunStatus.SUCCESS)))
@@ -226,7 +226,7 @@ def test_a_table_that_is_new_is_found_when_its_asset_arrives(lake: CompactedPlac
     assert states(lake) == [("default", "planned")]
 
 
-def test_a_catalog_that_is_away_is_said_and_workers_are_asked_for_all_the_same(
+def test_an_unavailable_catalog_is_reported_and_workers_are_requested_anyway(
     lake: CompactedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next tick opens it again."""
@@ -248,7 +248,7 @@ def test_a_catalog_that_is_away_is_said_and_workers_are_asked_for_all_the_same(
     assert ("nyc.there",) in lake.place.rows(compaction_tables, "name")
 
 
-def test_a_database_that_is_away_is_said(
+def test_an_unavailable_database_is_reported(
     lake: CompactedPlace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The tick succeeds, keeps its cursor, and says what is wrong."""
@@ -294,7 +294,7 @@ def test_a_round_that_takes_long_goes_on_between_ticks(
     assert "nyc.small" in dict(lake.place.rows(compaction_tables, "name", "queue"))
 
 
-def test_no_tick_fails_for_an_error_that_nobody_thought_of(
+def test_no_tick_fails_for_an_unexpected_error(
     lake: CompactedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is said, and workers are asked for."""

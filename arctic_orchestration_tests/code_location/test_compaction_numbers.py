@@ -53,7 +53,7 @@ def commit(lake: CompactedPlace, table: str, snapshot_id: int) -> None:
         assert records.write(tx, record)
 
 
-def test_a_table_is_told_of_as_soon_as_it_is_known(lake: CompactedPlace, clock: Clock) -> None:
+def test_a_table_is_reported_as_soon_as_it_is_known(lake: CompactedPlace, clock: Clock) -> None:
     """Three files where one would do, all of them small; numbers, so that they are plotted."""
     lake.append("nyc.small", files=3)
     location = a_location()
@@ -77,7 +77,7 @@ def test_a_table_is_told_of_as_soon_as_it_is_known(lake: CompactedPlace, clock: 
     assert len(stored) == 1
 
 
-def test_nothing_is_told_twice_and_changes_are_told_every_few_minutes(
+def test_nothing_is_reported_twice_and_changes_every_few_minutes(
     lake: CompactedPlace, clock: Clock
 ) -> None:
     """Five minutes after the last time, if there is something to tell."""
@@ -105,7 +105,7 @@ def test_nothing_is_told_twice_and_changes_are_told_every_few_minutes(
     assert [one["files"] for one in lake.reported("nyc.small")] == [3, 4, 5]
 
 
-def test_a_commit_is_told_of_at_once_with_its_record(lake: CompactedPlace, clock: Clock) -> None:
+def test_a_commit_is_reported_at_once_with_its_record(lake: CompactedPlace, clock: Clock) -> None:
     """Once, however many ticks follow."""
     lake.append("nyc.small", files=2)
     location = a_location()
@@ -121,7 +121,7 @@ def test_a_commit_is_told_of_at_once_with_its_record(lake: CompactedPlace, clock
     assert [found[name] for name in kept] == ["77", 2, 12, 1, 3, 1200, 900, 1.5, 4.25]
 
 
-def test_a_new_code_server_does_not_tell_what_was_told(lake: CompactedPlace, clock: Clock) -> None:
+def test_a_new_code_server_does_not_repeat_a_report(lake: CompactedPlace, clock: Clock) -> None:
     """It finds the last report in Dagster's storage."""
     lake.append("nyc.small", files=2)
     commit(lake, "nyc.small", 77)

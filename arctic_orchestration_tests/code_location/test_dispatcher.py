@@ -25,7 +25,7 @@ def requests(*ticks: SensorExecutionData) -> dict[str, list[dg.RunRequest]]:
     return found
 
 
-def test_each_schedule_asks_for_the_runs_that_it_describes(place: Place) -> None:
+def test_each_schedule_requests_the_runs_that_it_describes(place: Place) -> None:
     """One run for all, a run each, a run of each range, and new partitions of a dynamic asset."""
     assert place.tick(defs).run_requests == []
     place.announce("2026-01-02", "2026-01-01", "feed-1", "2026-01-05")
@@ -106,7 +106,7 @@ def test_broken_metadata_is_still_an_arrival(place: Place) -> None:
     assert any("a great deal" in reason for reason in reasons), reasons
 
 
-def test_the_cursor_and_the_skip_message_tell_what_a_tick_did(place: Place) -> None:
+def test_the_cursor_and_the_skip_message_show_what_a_tick_did(place: Place) -> None:
     """For people who look at the sensor in Dagster's UI."""
     first = place.tick(defs)
     assert first.skip_message == "created 4"

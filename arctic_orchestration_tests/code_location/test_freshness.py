@@ -57,7 +57,7 @@ def test_a_run_that_fails_says_what_was_raised(
     """Dagster repeats the step in its run, under the same token; the submission says why."""
     monkeypatch.setenv(BROKEN, "yes")
     tasks.instance.report_runless_asset_event(dg.AssetMaterialization(["raw", "weather"]))
-    tasks.by_hand(dg.AssetKey("flights"))
+    tasks.run_manually(dg.AssetKey("flights"))
     submission = tasks.submit("nyc/delays")
     (request,) = tasks.tick().run_requests or ()
     ran = tasks.run(request)
@@ -70,7 +70,7 @@ def test_a_run_that_fails_says_what_was_raised(
     assert tasks.row("nyc/delays").owner is None
 
 
-def test_a_run_that_dagster_could_not_start_is_asked_for_again(tasks: Tasks) -> None:
+def test_a_run_that_dagster_could_not_start_is_requested_again(tasks: Tasks) -> None:
     """It is no attempt of the task, which has no retries; the reason is the daemon's."""
     submission = tasks.submit("flights")
     (request,) = tasks.tick().run_requests or ()
@@ -91,7 +91,7 @@ def test_a_run_that_dagster_could_not_start_is_asked_for_again(tasks: Tasks) -> 
 def test_a_run_from_dagsters_ui_acquires_for_itself(tasks: Tasks) -> None:
     """However fresh the task is; and its tags say what it was."""
     for token in (1, 2):
-        ran = tasks.by_hand(dg.AssetKey("flights"))
+        ran = tasks.run_manually(dg.AssetKey("flights"))
         assert ran.success
         row = tasks.row("flights")
         assert (row.last_token, row.last_success_run) == (token, ran.run_id)
@@ -104,7 +104,7 @@ def test_a_run_from_dagsters_ui_fails_while_another_has_the_task(tasks: Tasks) -
     """And says whose run is in the way."""
     submission = tasks.submit("flights")
     tasks.tick()
-    ran = tasks.by_hand(dg.AssetKey("flights"))
+    ran = tasks.run_manually(dg.AssetKey("flights"))
     assert not ran.success
     (failure,) = ran.get_step_failure_events()
     description = failure.step_failure_data.user_failure_data.description
@@ -150,7 +150,7 @@ def test_a_tick_without_the_state_database_says_so_and_loses_nothing(
 def test_the_run_of_a_job_that_was_superseded_does_nothing(tasks: Tasks) -> None:
     """Each of its ops shows the token first; a run that is no task's shows none."""
     for name in ("flights", "nyc/delays"):
-        assert tasks.by_hand(dg.AssetKey.from_user_string(name)).success
+        assert tasks.run_manually(dg.AssetKey.from_user_string(name)).success
     tasks.submit("report")
     (request,) = tasks.tick().run_requests or ()
     with tasks.database.begin() as tx:

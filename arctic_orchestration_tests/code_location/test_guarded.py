@@ -151,7 +151,7 @@ def test_called_directly_it_is_the_function() -> None:
     assert seen.calls == []
 
 
-def test_who_has_lost_the_task_is_told_before_it_writes() -> None:
+def test_a_lost_task_is_detected_before_a_write() -> None:
     """Where a task is being made, and nowhere else."""
     seen = Seen()
     written = []

@@ -107,7 +107,7 @@ def test_a_tick_keeps_what_the_code_has(place: Place) -> None:
     )
 
 
-def test_the_doctor_names_what_a_schedule_waits_for_in_vain(place: Place) -> None:
+def test_the_doctor_names_the_unknown_name_that_a_schedule_waits_for(place: Place) -> None:
     """The job that a schedule made by hand runs has left the code; another one waits for a typo."""
     place.tick(definitions(rollup))
     made = [
@@ -127,7 +127,7 @@ def test_the_doctor_names_what_a_schedule_waits_for_in_vain(place: Place) -> Non
     )
 
 
-def test_partitions_that_cannot_be_mapped_are_refused_by_hand_too(place: Place) -> None:
+def test_partitions_that_cannot_be_mapped_are_refused_from_people_too(place: Place) -> None:
     """With both definitions; the doctor finds a schedule that was stored before."""
     job = dg.define_asset_job("days", ["daily"])
     place.tick(definitions(job))

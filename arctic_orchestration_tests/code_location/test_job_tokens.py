@@ -34,7 +34,7 @@ def requested(tasks: Tasks, job: Any) -> dg.RunRequest:
     return request
 
 
-def test_an_op_renews_the_lease_and_tells_how_it_came_to_run(tasks: Tasks) -> None:
+def test_an_op_renews_the_lease_and_logs_the_history(tasks: Tasks) -> None:
     """No tick does meanwhile. One that returns, and one that yields."""
     seen: list[datetime] = []
 

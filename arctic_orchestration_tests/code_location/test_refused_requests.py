@@ -50,7 +50,7 @@ def innocent() -> None: ...
 
 
 @ON_SQLITE
-def test_a_run_that_dagster_would_refuse_stands_in_nobodys_way(tasks: Tasks) -> None:
+def test_a_run_that_dagster_would_refuse_blocks_no_other(tasks: Tasks) -> None:
     """Its submission fails with what Dagster says; in the daemon it would have ended the tick."""
     tasks.declare(
         dg.Definitions.merge(

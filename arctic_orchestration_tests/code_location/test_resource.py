@@ -64,7 +64,7 @@ def _definitions(resources: list[ArcticResource], schedule: Schedule) -> dg.Defi
     )
 
 
-def test_a_run_sees_the_events_with_what_was_said_about_them(place: Place) -> None:
+def test_a_run_sees_the_events_with_their_metadata(place: Place) -> None:
     """Path, bytes and rows of each arrival."""
     resources: list[ArcticResource] = []
     schedule = Schedule(
@@ -114,7 +114,7 @@ def test_a_run_sees_the_runs_it_came_after(place: Place) -> None:
     assert arctic.partitions == []
 
 
-def test_a_run_that_nobody_scheduled_is_for_nothing(
+def test_a_run_without_schedule_has_no_events(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And asks no database for it."""

@@ -177,7 +177,7 @@ def test_policies_show_the_strictest_need_of_a_task_and_its_children(tmp_path: P
     }
 
 
-def test_what_was_said_of_an_asset_stays_said() -> None:
+def test_the_metadata_of_an_asset_stays() -> None:
     """Under the decorator it keeps group, metadata, description, and can be called as before."""
     (spec,) = by_hand.specs
     assert (spec.group_name, spec.metadata["owner"]) == ("others", "me")

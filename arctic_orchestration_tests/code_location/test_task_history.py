@@ -39,10 +39,10 @@ def end_of(submission: Submission) -> tuple[str, str, str]:
 
 def test_what_ended_without_a_run_is_seen_once_with_its_reason(tasks: Tasks) -> None:
     """Fresh already, skipped, and with a parent that is no more to be waited for."""
-    assert tasks.by_hand(FLIGHTS).success
+    assert tasks.run_manually(FLIGHTS).success
     tasks.tick()
-    (by_hand,) = observed(tasks, "flights")
-    assert by_hand["ended as"] == "succeeded"
+    (manual,) = observed(tasks, "flights")
+    assert manual["ended as"] == "succeeded"
     submission = tasks.submit("flights")
     with tasks.database.begin() as tx:
         skip_list.skip(tx, "nyc/delays", "the feed is broken", by="ann", cluster="default")
@@ -57,7 +57,7 @@ def test_what_ended_without_a_run_is_seen_once_with_its_reason(tasks: Tasks) -> 
     assert fresh.reason.startswith("made ")
     assert observed_fresh.items() >= {
         "step": "fresh", "submitted by": "ann", "attempts": 0, "fresh": 1,
-        "was made for (s)": 0, "task": FLIGHTS, "made last by run": by_hand["run"],
+        "was made for (s)": 0, "task": FLIGHTS, "made last by run": manual["run"],
     }.items()  # fmt: skip
     assert "run" not in observed_fresh
     waited = fresh.ended_at - fresh.submitted_at if fresh.ended_at else timedelta(-1)
@@ -102,7 +102,7 @@ def test_what_failed_says_why(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> 
     """By its run, with a run that was shared, by a person, and by silence."""
     monkeypatch.setenv(BROKEN, "yes")
     tasks.instance.report_runless_asset_event(dg.AssetMaterialization(["raw", "weather"]))
-    assert tasks.by_hand(FLIGHTS).success
+    assert tasks.run_manually(FLIGHTS).success
     failed = tasks.submit("nyc/delays")
     (request,) = tasks.tick().run_requests or ()
     sharing = tasks.submit("nyc/delays")
@@ -161,7 +161,7 @@ def test_what_dagster_refuses_to_run_says_why(tasks: Tasks) -> None:
 
 
 @ON_SQLITE
-def test_a_parent_that_is_waited_for_in_vain_is_named(tasks: Tasks) -> None:
+def test_a_parent_that_never_became_fresh_is_named(tasks: Tasks) -> None:
     """The wait is a number that Dagster plots."""
 
     @dg.asset(key="raw")
@@ -222,7 +222,7 @@ def test_a_crash_repeats_at_most_the_one_end_and_loses_none(
     tasks: Tasks, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
     """Of three ends, the process dies at the second."""
-    assert tasks.by_hand(FLIGHTS).success
+    assert tasks.run_manually(FLIGHTS).success
     tasks.tick()
     submitted = [tasks.submit("flights") for _ in range(3)]
     noted: list[str] = []
@@ -259,7 +259,7 @@ def test_what_dagster_does_not_take_is_reported_later(
     tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tick goes on, with the other ends and with the runs that it asks for."""
-    assert tasks.by_hand(FLIGHTS).success
+    assert tasks.run_manually(FLIGHTS).success
     tasks.tick()
     with tasks.database.begin() as tx:
         skip_list.skip(tx, "nyc/delays", "not now", by="ann", cluster="default")
@@ -286,7 +286,7 @@ def test_a_tick_reports_so_many_ends_and_for_so_long(
     tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rest is left to the next; the tick says how many."""
-    assert tasks.by_hand(FLIGHTS).success
+    assert tasks.run_manually(FLIGHTS).success
     tasks.tick()
     for _ in range(3):
         tasks.submit("flights")
@@ -324,7 +324,7 @@ def test_reports_fire_no_trigger_and_make_nothing_fresh(tasks: Tasks) -> None:
         return sorted({str(request.run_key) for request in tick.run_requests or ()})
 
     assert dispatch() == []
-    assert tasks.by_hand(FLIGHTS).success
+    assert tasks.run_manually(FLIGHTS).success
     fired = dispatch()
     assert len(fired) == 1
     made = tasks.row("flights")

@@ -202,7 +202,7 @@ def test_a_lease_holds_as_long_as_it_is_renewed(database: Database) -> None:
     assert reason == "attempt 1 of 3 was lost: worker w was silent until 2026-01-01 12:05:55Z"
 
 
-def test_a_late_report_is_refused_even_when_nobody_has_noticed(database: Database) -> None:
+def test_a_late_report_is_refused_even_before_the_expiry_is_noticed(database: Database) -> None:
     """Over counts as lost, whether or not somebody has claimed the task since."""
     clock = Clock()
     late = claimed(database, clock)

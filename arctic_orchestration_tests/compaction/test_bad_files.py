@@ -70,7 +70,7 @@ def delete_of(file: LiveFile) -> DeleteFile:
     "worse",
     [no_field_ids, no_parquet, another_format, deleted_in_another_form, deleted_by_no_parquet],
 )
-def test_what_is_wrong_with_one_file_is_told_from_what_is_wrong_with_the_table(
+def test_a_bad_file_is_distinguished_from_a_bad_table(
     catalog: Catalog, worse: Callable[[LiveFile], LiveFile]
 ) -> None:
     """Before it is worse, the file is fine."""

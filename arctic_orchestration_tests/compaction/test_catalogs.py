@@ -87,7 +87,7 @@ def test_an_embedded_catalog_is_its_name_and_its_file_however_it_is_written(
         ({"type": "glue", "warehouse": "s3://lake"}, "lake at glue, warehouse s3://lake"),
     ],
 )  # fmt: skip
-def test_a_catalog_of_a_server_is_told_by_its_address(
+def test_a_catalog_of_a_server_is_identified_by_its_address(
     properties: dict[str, Any], expected: str
 ) -> None:
     """Without user, password or driver; a warehouse counts where one address has several."""

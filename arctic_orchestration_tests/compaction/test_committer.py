@@ -318,7 +318,7 @@ def test_a_round_that_hangs_gives_its_table_to_another_committer(
     assert states_of(state) == [TaskState.COMMITTED] * 3
 
 
-def test_an_error_that_nobody_thought_of_costs_the_others_nothing(
+def test_an_unexpected_error_costs_the_others_nothing(
     state: Database, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The table is left for later, with the reason; the other one is committed to."""

@@ -57,7 +57,7 @@ def listed(database: Database, clock: Clock, **more: Any) -> list[str]:
         return [one.attempt_id for one in orphaned_outputs.to_clean(tx, time=clock, **more)]
 
 
-def test_directories_are_removed_when_nobody_writes_there_any_more(database: Database) -> None:
+def test_directories_are_removed_when_they_have_no_writer_any_more(database: Database) -> None:
     """A grace time after the end of the attempt; what is cleaned is not listed again."""
     clock = Clock()
     lost = claimed(database, clock)

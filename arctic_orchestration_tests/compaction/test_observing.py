@@ -75,7 +75,7 @@ def test_a_table_is_planned_again_when_it_has_changed(world: World) -> None:
     assert world.row("lake.busy").observed_reason == "4 of 4 files in 1 task"
 
 
-def test_who_compacts_later_finds_it_as_if_nobody_had_looked(world: World) -> None:
+def test_observing_leaves_no_trace_for_a_later_compaction(world: World) -> None:
     """Also when nothing has changed in the table since."""
     world.lake.table("lake.busy", files=12)
     world.tick(minutes=10)

@@ -133,7 +133,7 @@ def test_what_a_worker_has_is_not_touched(database: Database) -> None:
         assert states[claimed] is TaskState.CLAIMED
 
 
-def test_what_a_person_asked_for_is_not_replaced_before_a_worker_has_had_it(
+def test_a_requested_task_is_not_replaced_before_a_worker_has_had_it(
     database: Database,
 ) -> None:
     """The planner's plan takes the place of the others; another one of a person takes its place."""
@@ -338,7 +338,9 @@ def _paths(tx: sa.Connection, id: str) -> list[str]:
     return [file.path for file in task_store.group_of(tx, id).files]
 
 
-def test_what_a_person_asks_for_again_stays_and_can_be_claimed_at_once(database: Database) -> None:
+def test_a_task_that_is_requested_again_stays_and_can_be_claimed_at_once(
+    database: Database,
+) -> None:
     """A failed task does not wait for its retry interval; a plan by thresholds does not take it."""
     clock = Clock()
     with database.begin() as tx:

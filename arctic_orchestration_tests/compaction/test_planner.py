@@ -249,7 +249,7 @@ def test_an_oversized_file_is_split() -> None:
     assert found.tasks[0].small_files == 0
 
 
-def test_a_file_above_what_a_task_may_read_is_left_and_told() -> None:
+def test_a_file_above_what_a_task_may_read_is_left_and_reported() -> None:
     """401 MB of 400."""
     found = planned([data_file("a", 401 * MB)])
     assert found.tasks == ()

@@ -120,7 +120,7 @@ def test_an_event_makes_it_due_at_once(world: World) -> None:
     assert world.row("lake.busy").due_since is None
 
 
-def test_changed_properties_are_planned_anew(world: World) -> None:
+def test_changed_properties_are_planned_again(world: World) -> None:
     """There is no new snapshot, and yet another plan."""
     world.lake.table("lake.busy", files=5)
     world.tick()
@@ -186,7 +186,7 @@ def test_a_table_that_is_disabled_has_its_waiting_tasks_canceled(world: World) -
     assert world.row("lake.busy").refused is None
 
 
-def test_a_property_that_cannot_be_used_is_told_in_the_row(world: World) -> None:
+def test_an_invalid_property_is_reported_in_the_row(world: World) -> None:
     """Other tables go on; once it is mended, the table is planned."""
     world.lake.table("lake.bad", files=12, max_files="many")
     world.lake.table("lake.good", files=12)
@@ -237,7 +237,7 @@ def test_one_table_that_does_not_answer_does_not_stop_the_others(world: World) -
     assert world.row("lake.a").looked_reason == "13 of 13 files in 1 task"
 
 
-def test_a_catalog_that_is_down_is_told_of_every_table(world: World) -> None:
+def test_a_catalog_that_is_down_is_reported_for_every_table(world: World) -> None:
     """No task is taken back; when it answers again, planning goes on."""
     world.lake.table("lake.a", files=12)
     world.lake.table("lake.b", files=12)

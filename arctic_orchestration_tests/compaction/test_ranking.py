@@ -88,7 +88,7 @@ def test_more_small_files_for_fewer_bytes_never_come_later(
     other=st.tuples(_smalls, _bytes), below=st.integers(0, 2000),
     later=st.timedeltas(timedelta(0), timedelta(days=1)), place=st.integers(0, 10**6),
 )  # fmt: skip
-def test_nobody_overtakes_after_the_moment_that_is_promised(
+def test_nothing_overtakes_after_the_promised_moment(
     level: int,
     small: int,
     size: int,
@@ -106,7 +106,7 @@ def test_nobody_overtakes_after_the_moment_that_is_promised(
     assert rank_of(until + later, highest, *other) > mine
 
 
-def test_the_bound_of_an_example_worked_out_by_hand() -> None:
+def test_the_bound_of_a_computed_example() -> None:
     """Level 1 of at most 3: 3 hours. 99 others on 10 slots, twice 5 min: 20 rounds of 5 min."""
     assert waits_at_most(
         1, highest_level=3, capacity=100, slots=10, longest=timedelta(minutes=5), attempts=2

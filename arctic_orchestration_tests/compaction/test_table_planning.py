@@ -129,7 +129,7 @@ def test_no_two_partitions_have_one_name(lake: Lake) -> None:
     ]  # fmt: skip
 
 
-def test_partitions_of_two_specs_are_told_apart(lake: Lake) -> None:
+def test_partitions_of_two_specs_are_reported_apart(lake: Lake) -> None:
     """By days, by nothing, then by months under the name of the days, then by origins too."""
     table = lake.table("lake.flights", PartitionSpec(PartitionField(3, 1000, DayTransform(), "d")))
     with table.update_spec() as change:

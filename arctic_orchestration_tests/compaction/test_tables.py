@@ -60,7 +60,7 @@ def test_who_is_left_due_is_found_among_many_tables(database: Database) -> None:
     assert "ix_arctic_compaction_tables_due_since" in first.detail, first
 
 
-def test_what_makes_a_table_due_while_somebody_looks_is_not_lost(database: Database) -> None:
+def test_what_makes_a_table_due_while_it_is_planned_is_not_lost(database: Database) -> None:
     """The look ends what it has seen; the commit that came after its beginning stays."""
     with database.begin() as tx:
         seen(tx, "lake.a")

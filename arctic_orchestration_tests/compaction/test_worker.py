@@ -63,7 +63,7 @@ def test_it_merges_what_waits_and_reports_it(state: Database, catalog: Catalog) 
     assert [event.what for event in events].count(What.MERGED) == 3
 
 
-def test_so_many_tasks_at_once_as_it_is_told(state: Database, catalog: Catalog) -> None:
+def test_as_many_tasks_at_once_as_configured(state: Database, catalog: Catalog) -> None:
     offered(state, table_of(catalog, files=6), at_once=1)
     meet = threading.Barrier(3)
 
@@ -196,7 +196,7 @@ def test_giving_back_lets_others_claim_at_once_and_costs_no_attempt(
 
 
 @pytest.mark.parametrize("late", ["while it claims", "while it says where it writes"])
-def test_what_is_claimed_while_it_is_told_to_give_back_is_not_merged(
+def test_what_is_claimed_during_a_give_back_is_not_merged(
     state: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, late: str
 ) -> None:
     """There was nothing to cancel yet, so nobody would stop that merge."""
@@ -262,7 +262,7 @@ def test_a_worker_of_one_table_leaves_the_others_alone(state: Database, catalog:
     }
 
 
-def test_what_it_does_is_told_with_the_numbers(state: Database, catalog: Catalog) -> None:
+def test_its_events_are_reported_with_the_numbers(state: Database, catalog: Catalog) -> None:
     offered(state, table_of(catalog, files=3))
     events: list[WorkerEvent] = []
     Worker(state, catalog, Merging(), on_event=events.append).run(AT_ONCE)

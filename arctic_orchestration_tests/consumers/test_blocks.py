@@ -104,7 +104,7 @@ def test_a_long_transaction_does_not_lose_the_lease(state: Database, log: Log) -
     assert str(partitions.result) == "1 acknowledged"
 
 
-def test_outside_of_a_transaction_the_lease_is_lost_when_nobody_renews_it(
+def test_outside_of_a_transaction_the_lease_is_lost_without_renewal(
     state: Database, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control."""

@@ -122,7 +122,7 @@ def test_who_lost_its_lease_cannot_acknowledge(state: Database, log: Log, clock:
     assert other.progress().acknowledged == 2
 
 
-def test_a_lease_that_is_over_is_its_owners_until_another_one_asks(
+def test_an_expired_lease_is_its_owners_until_another_takes_over(
     state: Database, log: Log, clock: Clock
 ) -> None:
     """Nobody has had the partitions, so nothing is against it."""

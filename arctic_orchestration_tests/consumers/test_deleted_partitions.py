@@ -99,7 +99,7 @@ def test_what_is_never_added_is_given_up_after_a_while(
     assert (found.held, found.waiting, found.discarded) == (0, 0, 2)
 
 
-def test_what_was_given_up_comes_back_by_an_arrival_or_by_hand(
+def test_what_was_given_up_comes_back_by_an_arrival_or_a_retry(
     state: Database, log: Log, clock: Clock
 ) -> None:
     """And is held again, until it is added."""
@@ -137,7 +137,7 @@ def test_what_was_held_is_delivered_when_the_definition_is_not_given_any_more(
     assert taken(engine_of(state, log, clock)) == ["a"]
 
 
-def test_who_takes_one_after_the_other_asks_dagster_once(
+def test_taking_one_after_the_other_queries_dagster_once(
     state: Database, log: Log, clock: Clock
 ) -> None:
     """Of what it had then, each is taken; what was read since then waits for the next question."""
@@ -159,7 +159,7 @@ def test_who_takes_one_after_the_other_asks_dagster_once(
     assert calls[1:] == [["new", "not added"]]
 
 
-def test_a_tick_asks_dagster_once(state: Database, log: Log, clock: Clock) -> None:
+def test_a_tick_queries_dagster_once(state: Database, log: Log, clock: Clock) -> None:
     """However many runs it asks for."""
     calls: list[list[str]] = []
 

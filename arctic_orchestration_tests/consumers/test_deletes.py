@@ -47,7 +47,7 @@ def test_who_has_partitions_is_not_robbed_of_them(state: Database, log: Log, clo
     assert not is_there(state, engine)
 
 
-def test_a_late_acknowledgement_settles_nothing_of_the_next_consumer(
+def test_a_late_acknowledgement_changes_nothing_of_the_next_consumer(
     state: Database, log: Log, clock: Clock
 ) -> None:
     """The same process, the same partition, under the same name; others are there meanwhile."""
@@ -97,7 +97,7 @@ def test_an_owner_that_is_just_acknowledging_is_let_end(
     assert not is_there(state, engine)
 
 
-def test_what_uses_the_name_makes_it_anew_with_its_start(
+def test_the_next_use_of_the_name_creates_it_from_its_start(
     state: Database, log: Log, clock: Clock
 ) -> None:
     """An engine that has been at work goes on from there, with what was done to do again."""

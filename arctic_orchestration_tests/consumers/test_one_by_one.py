@@ -226,7 +226,7 @@ def test_the_law_is_broken_by_together(state: Database, bad: set[str], deadly: s
         check_law(state, bad=bad, deadly=deadly, limits=[5], attempts=3, retry="together")
 
 
-def test_people_are_told_of_what_is_given_up(
+def test_people_are_notified_of_what_is_given_up(
     state: Database, log: Log, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One notice for all of a block, at the location whose dispatcher ticked last; and the log."""
@@ -278,7 +278,7 @@ def test_without_a_location_giving_up_is_logged(
         assert tx.execute(sa.select(sa.func.count()).select_from(notices)).scalar() == 0
 
 
-def test_what_was_never_added_in_dagster_is_told_too(
+def test_what_was_never_added_in_dagster_is_reported_too(
     state: Database, log: Log, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is given up as what failed is."""

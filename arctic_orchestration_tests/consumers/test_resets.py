@@ -38,7 +38,7 @@ def reset(
 
 @pytest.mark.parametrize("backend", ["sqlite"])
 @pytest.mark.parametrize("is_named", [True, False])
-def test_the_command_asks_the_instance_that_is_named(
+def test_the_command_queries_the_named_instance(
     state: Database,
     backend: str,
     database_url: str,

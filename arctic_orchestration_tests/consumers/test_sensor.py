@@ -196,7 +196,7 @@ def test_no_more_runs_at_once_than_allowed(place: Place) -> None:
 
 
 @ON_SQLITE
-def test_a_run_that_cannot_be_asked_for_fails_alone(place: Place) -> None:
+def test_a_run_that_cannot_be_requested_fails_alone(place: Place) -> None:
     """The other partitions run; a request of one's own is taken as it is made."""
 
     def request(partition: ConsumedPartition) -> dg.RunRequest:

@@ -39,7 +39,7 @@ def test_a_partition_that_arrives_again_is_delivered_again_once(
     assert taken(engine) == []
 
 
-def test_what_arrives_while_somebody_has_it_comes_after_that(
+def test_what_arrives_during_a_lease_comes_after_it(
     state: Database, log: Log, clock: Clock
 ) -> None:
     """Once, whether the first delivery was acknowledged, put back, failed or lost."""
@@ -116,7 +116,7 @@ def test_a_filter_that_passes_over_a_full_working_set_sees_what_follows(
     assert found == [f"a{number}" for number in range(20)]
 
 
-def test_a_filter_is_asked_once_about_each_partition(state: Database, log: Log) -> None:
+def test_a_filter_is_called_once_for_each_partition(state: Database, log: Log) -> None:
     """However long the log is: what it has passed over is not looked at again in the same look."""
     log.arrives(*(f"{number:02}" for number in range(40)))
     engine = engine_of(state, log, working_set=3)
@@ -176,7 +176,7 @@ def test_only_arrivals_between_start_and_until(state: Database, log: Log) -> Non
     assert taken(engine) == ["01", "02"]
 
 
-def test_what_cannot_be_delivered_is_told(state: Database, log: Log) -> None:
+def test_what_cannot_be_delivered_is_reported(state: Database, log: Log) -> None:
     """An arrival without a partition, and a key that no database holds, keep nothing else back."""
     log.arrives(None, "01", "a\0b", "x" * 3000, "02")
     engine = engine_of(state, log)
@@ -187,7 +187,7 @@ def test_what_cannot_be_delivered_is_told(state: Database, log: Log) -> None:
     assert "the database cannot hold the key" in str(one.passed_over_reason)
 
 
-def test_an_event_that_is_told_twice_is_delivered_once(state: Database, log: Log) -> None:
+def test_an_event_that_is_reported_twice_is_delivered_once(state: Database, log: Log) -> None:
     """A log whose newest rows were deleted may tell of the others again."""
     log.arrives("01")
     engine = engine_of(state, log)
@@ -242,7 +242,9 @@ def test_a_partition_that_dagster_does_not_have_is_held(
     assert (found.held, found.waiting, found.left, found.lag) == (1, 1, 0, None)
 
 
-def test_partitions_are_delivered_again_by_hand(state: Database, log: Log, clock: Clock) -> None:
+def test_a_person_can_have_partitions_delivered_again(
+    state: Database, log: Log, clock: Clock
+) -> None:
     """What is discarded or rests under its old name, what is done under a new one."""
     engine = engine_of(state, log, clock, attempts=1)
     log.arrives("01", "02", "03")
@@ -265,7 +267,7 @@ def test_partitions_are_delivered_again_by_hand(state: Database, log: Log, clock
     assert retry(None) == []
 
 
-def test_a_consumer_that_is_reset_begins_anew(state: Database, log: Log, clock: Clock) -> None:
+def test_a_consumer_that_is_reset_starts_again(state: Database, log: Log, clock: Clock) -> None:
     """From the beginning, or from now; and whoever had partitions has them no more."""
     engine = engine_of(state, log, clock)
     log.arrives("01", "02")

@@ -104,7 +104,7 @@ class TestArrivals:
             ({"bytes": 2**63}, "bytes: got 9223372036854775808, expected a whole number"),
         ],
     )
-    def test_a_size_that_cannot_be_is_told_and_the_arrival_counts(
+    def test_an_impossible_size_is_reported_and_the_arrival_counts(
         self,
         metadata: dict[str, Any],
         problem: str,
@@ -295,7 +295,7 @@ class TestRuns:
         assert failed.location == "lake"
         assert failed.assets == ("a/b",)
 
-    def test_runs_of_a_location_with_a_fixed_name_are_told_under_that_name(
+    def test_runs_of_a_location_with_a_fixed_name_are_reported_under_that_name(
         self, instance: DagsterInstance
     ) -> None:
         """Dagster's ``code`` is kept as ``lake``; another location, and one named lake, stay."""
@@ -369,7 +369,7 @@ class TestStorageId:
         one, other = dagster_instance(backend), dagster_instance(backend)
         assert DagsterLog(one).storage_id != DagsterLog(other).storage_id
 
-    def test_it_is_not_asked_for_before_it_is_needed(self, instance: DagsterInstance) -> None:
+    def test_it_is_not_requested_before_it_is_needed(self, instance: DagsterInstance) -> None:
         """Making a log, and reading it, gives the storage no id; the second answer is kept."""
         log = DagsterLog(instance)
         read_all(log)

@@ -139,7 +139,7 @@ def test_wiping_rows_in_the_middle_doubles_nothing(lake: Lake) -> None:
     assert lake.read() == ["a3"]
 
 
-def test_a_log_that_was_emptied_is_read_anew(lake: Lake) -> None:
+def test_a_log_that_was_emptied_is_read_again(lake: Lake) -> None:
     """No delivered row is left: all that is there is new."""
     lake.arrive("a", "a1", "a2", "a3")
     lake.read()
@@ -247,7 +247,7 @@ def test_the_position_stays_small(lake: Lake) -> None:
     assert len(Position.from_json(lake.stored).state["marks"]) <= TRAIL + 2 * MARKS
 
 
-def test_rows_that_a_migration_writes_anew_are_not_new(lake: Lake) -> None:
+def test_rows_that_a_migration_rewrites_are_not_new(lake: Lake) -> None:
     """Another serialised form of the same events is no reason to deliver them again."""
     lake.arrive("a", "a1", "a2")
     lake.read()

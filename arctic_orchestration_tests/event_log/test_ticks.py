@@ -34,7 +34,7 @@ def instance(
         (TickStatus.FAILURE, REQUESTED, False),
     ],
 )
-def test_a_tick_is_over_when_only_its_own_daemon_can_have_said_so(
+def test_a_tick_is_over_when_only_its_own_daemon_can_have_reported_that(
     instance: dg.DagsterInstance,
     status: TickStatus,
     requests: Sequence[dg.RunRequest] | None,
@@ -71,7 +71,7 @@ def test_an_evaluation_outside_of_a_daemon_is_no_tick(instance: dg.DagsterInstan
     assert DagsterTicks(lambda: instance, None).current is None
 
 
-def test_a_tick_that_failed_tells_its_error_and_what_it_did_not_make(
+def test_a_failed_tick_reports_its_error_and_the_missing_runs(
     instance: dg.DagsterInstance,
 ) -> None:
     """In the order of submission; one that goes on, or is gone, has not failed."""

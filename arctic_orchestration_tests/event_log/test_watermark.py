@@ -103,7 +103,7 @@ class TestControls:
         monkeypatch.setattr(watermark, "_prepared", lambda names: frozenset())
         assert run_script(SimulatedPostgres(), script).delivered == [2]
 
-    def test_holders_asked_before_the_head_lose_rows(self) -> None:
+    def test_holders_read_before_the_head_lose_rows(self) -> None:
         """Control: in the other order a writer can begin in between and be missed."""
 
         def holders_first(state: ReaderState, limit: int) -> watermark.Queries:
@@ -168,7 +168,7 @@ class TestOneLongTransaction:
         server.finish()
         assert server.delivered == [3, 2, 1]
 
-    def test_nothing_is_asked_again_while_nobody_ends(self) -> None:
+    def test_nothing_is_queried_again_while_no_writer_ends(self) -> None:
         """While the same transaction is open, an idle poll runs two short queries."""
         state = ReaderState(
             watermark=10,
@@ -234,7 +234,7 @@ class TestStoredForm:
         with pytest.raises(InvalidInput, match="a position of a Postgres log"):
             ReaderState.from_json({"settled": "x", "basis": "", "zones": [], "seen": []})
 
-    def test_a_log_that_was_made_anew_stops_the_reader(self) -> None:
+    def test_a_recreated_log_stops_the_reader(self) -> None:
         """The watermark is 50, but the last id of the sequence is 2."""
         server = SimulatedPostgres(state=ReaderState(watermark=50, basis="1"))
         with pytest.raises(

@@ -47,7 +47,7 @@ def test_a_run_whose_end_was_not_read_yet_is_no_rest() -> None:
     assert [rest.reached(_seen(succeeded=1)) for _ in range(7)] == [False] * 6 + [True]
 
 
-def test_work_that_begins_again_starts_the_count_anew() -> None:
+def test_work_that_begins_again_restarts_the_count() -> None:
     ticks = iter(range(100))
     rest = Rest(lambda: float(next(ticks)), lambda: 0)
     idle, busy = _seen(succeeded=1), _seen(launching=1)

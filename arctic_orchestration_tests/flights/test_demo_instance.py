@@ -46,7 +46,7 @@ def waiting() -> Iterator[Waiting]:
         process.communicate()
 
 
-def test_an_orphan_of_the_demo_dies_and_somebody_who_looks_at_its_folder_does_not(
+def test_an_orphan_of_the_demo_dies_and_a_reader_of_its_folder_does_not(
     tmp_path: Path, waiting: Waiting
 ) -> None:
     """One process of this demo, one of another demo, one with the folder as DAGSTER_HOME."""
@@ -61,9 +61,7 @@ def test_an_orphan_of_the_demo_dies_and_somebody_who_looks_at_its_folder_does_no
 
 
 @pytest.mark.parametrize("inherited", ["DAGSTER_HOME", "ARCTIC_DEMO"])
-def test_a_demo_ends_nobody_it_descends_from(
-    tmp_path: Path, waiting: Waiting, inherited: str
-) -> None:
+def test_a_demo_ends_no_ancestor(tmp_path: Path, waiting: Waiting, inherited: str) -> None:
     """A shell with the variable set starts the demo: shell and demo live, the orphan dies."""
     demo = DemoInstance(tmp_path)
     orphan = waiting(demo.environment)

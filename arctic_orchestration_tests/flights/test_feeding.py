@@ -132,7 +132,7 @@ def test_a_file_that_was_cut_short_after_landing_is_landed_again(tmp_path: Path)
     assert landing.landed("flights") == [landed]
 
 
-def test_dagster_is_told_of_each_file_with_path_bytes_and_rows(
+def test_each_file_is_reported_to_dagster_with_path_bytes_and_rows(
     tmp_path: Path, dagster_instance: Callable[[str], dg.DagsterInstance]
 ) -> None:
     """27 files of a day; a second feeder has nothing to tell."""
@@ -157,7 +157,7 @@ def test_dagster_is_told_of_each_file_with_path_bytes_and_rows(
     assert list(feed_days(source, landing, announcements, days)) == []
 
 
-def test_a_fresh_instance_is_told_of_files_that_landed_before_it(
+def test_files_that_landed_before_are_reported_to_a_fresh_instance(
     tmp_path: Path, dagster_instance: Callable[[str], dg.DagsterInstance]
 ) -> None:
     """They come first, whatever days are asked for."""

@@ -75,7 +75,7 @@ class Runs:
     #: why runs failed, by id
     why: dict[str, str] = field(default_factory=dict)
 
-    def ask(self, request: TaskRequest) -> None:
+    def request_run(self, request: TaskRequest) -> None:
         """Makes one run of a run key, as Dagster does."""
         if not any(run.request.run_key == request.run_key for run in self.known.values()):
             id = f"{self.prefix}-{len(self.known) + 1}"
@@ -147,7 +147,7 @@ class Place:
         """A tick, whose requests Dagster takes."""
         result = self.lifecycle.tick()
         for request in result.requests:
-            self.runs.ask(request)
+            self.runs.request_run(request)
         return result
 
     def submit(self, *names: str, **how: Any) -> list[Submission]:

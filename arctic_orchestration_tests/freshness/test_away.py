@@ -140,7 +140,7 @@ def test_a_run_that_has_not_begun_waits_for_the_database(
     assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
-def test_a_run_by_hand_does_not_wait_for_another_run(state: Database) -> None:
+def test_a_manual_run_does_not_wait_for_another_run(state: Database) -> None:
     """Only for the database."""
     other = acquired_manually(
         state, task="flights", cluster="west", location="lake", run_id="other"
@@ -154,7 +154,7 @@ def test_a_run_by_hand_does_not_wait_for_another_run(state: Database) -> None:
 
 
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)
-def test_a_run_by_hand_that_is_refused_waits_for_no_submission(
+def test_a_manual_run_that_is_refused_waits_for_no_submission(
     state: Database, impatient: Database
 ) -> None:
     """Whoever publishes has locked that, and waits for the row of the task."""

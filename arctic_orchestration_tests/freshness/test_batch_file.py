@@ -205,7 +205,7 @@ def test_what_no_batch_can_be_is_refused(
     assert expected in problems[reported_at or path].expected
 
 
-def test_everything_wrong_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     """Four mistakes, four lines; nothing of the batch is made."""
     form = changed("timezone", "Mars")
     form["tasks"][0]["freshnessCriteriaInHours"] = 0

@@ -103,7 +103,7 @@ _MOMENTS = st.datetimes(
 
 
 @given(made=_MOMENTS, zone=_ZONES, hours=st.none() | st.floats(0.01, 100), after=st.floats(0, 400))
-def test_it_is_fresh_until_the_moment_that_is_told(
+def test_it_is_fresh_until_the_reported_moment(
     made: datetime, zone: str, hours: float | None, after: float
 ) -> None:
     """``fresh_until`` and ``required_since`` are one rule, told from both ends."""

@@ -108,7 +108,7 @@ def test_a_run_outside_of_any_location_is_found_where_its_task_is_declared(world
     assert end_of(world, running.submission).submission.id == id
 
 
-def test_an_end_tells_how_long_it_took_and_what_was_fresh_then(world: World) -> None:
+def test_an_end_reports_how_long_it_took_and_what_was_fresh_then(world: World) -> None:
     """The waits for a parent and for the run apart, and no success but that of the moment."""
     lake = world.place(spec("parent"), spec("child", {"parent": 24}, freshness_hours=24))
     (child,) = lake.submit("child")

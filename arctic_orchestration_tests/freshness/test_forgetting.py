@@ -12,7 +12,7 @@ from arctic_orchestration_tests.freshness.imagined import World, spec
 ANN = Actor(name="ann", cluster="west")
 
 
-def test_a_location_that_was_not_seen_for_a_day_is_not_asked(world: World) -> None:
+def test_a_location_that_was_not_seen_for_a_day_is_not_chosen(world: World) -> None:
     """It was renamed; until then nobody knows, and the message has both names."""
     old = world.place(spec("flights"), location="old")
     world.places.remove(old)
@@ -31,7 +31,7 @@ def test_a_location_that_was_not_seen_for_a_day_is_not_asked(world: World) -> No
     assert named.location == "old"
 
 
-def test_a_location_of_another_cluster_is_asked_if_that_of_the_own_one_is_gone(
+def test_a_location_of_another_cluster_is_chosen_if_the_own_one_is_gone(
     world: World,
 ) -> None:
     """And the own one, while it is there."""
@@ -45,7 +45,7 @@ def test_a_location_of_another_cluster_is_asked_if_that_of_the_own_one_is_gone(
     assert submission.cluster == "west"
 
 
-def test_a_parent_of_the_batch_is_submitted_where_somebody_was_seen_lately(world: World) -> None:
+def test_a_parent_of_the_batch_is_submitted_where_a_sensor_was_seen_lately(world: World) -> None:
     """Its first place by name is gone."""
     gone = world.place(spec("flights", batch="night"), cluster="west", location="a")
     world.places.remove(gone)

@@ -46,8 +46,8 @@ def test_who_needs_whom() -> None:
     )
     assert [edge.child for edge in graph.children("a")] == ["b", "c"]
     assert graph.parents("a") == graph.children("d") == ()
-    assert set(graph.above(["b", "c"])) == {"a"}
-    assert set(graph.above(["d"])) == {"a", "b", "c"}
+    assert set(graph.ancestors(["b", "c"])) == {"a"}
+    assert set(graph.ancestors(["d"])) == {"a", "b", "c"}
     assert "a" in graph
     assert len(graph) == 4
     assert list(graph) == ["d", "b", "c", "a"]
@@ -70,7 +70,7 @@ def test_its_own_need_may_be_the_strictest() -> None:
     assert TaskGraph((task("a", 0.5), task("b", a=24))).strictest_need("a") == HOUR / 2
 
 
-def test_a_cycle_is_told_as_a_way_around() -> None:
+def test_a_cycle_is_reported_as_a_way_around() -> None:
     """From the member that was given first; what only leads there is left out."""
     graph = TaskGraph((task("lead", c=1), task("a", b=1), task("b", c=1), task("c", a=1)))
     assert graph.cycle() == ("a", "b", "c", "a")
@@ -104,7 +104,7 @@ def test_a_chain_of_ten_thousand_is_no_deeper_than_one_of_two() -> None:
     )
     assert chain.cycle() is None
     assert chain.order()[0] == f"t{size - 1}"
-    assert len(chain.above(["t0"])) == size - 1
+    assert len(chain.ancestors(["t0"])) == size - 1
     assert chain.resolve({}, NOON, wanted=["t0"]).runs == chain.order()
 
 

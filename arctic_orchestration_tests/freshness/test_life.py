@@ -135,7 +135,7 @@ def test_a_job_that_knows_nothing_of_tasks_is_renewed_and_published_by_ticks(wor
     assert world.row("report").last_success_run == run.run_id
 
 
-def test_the_first_step_of_a_job_tells_that_its_run_has_begun(world: World) -> None:
+def test_the_first_step_of_a_job_reports_that_its_run_has_begun(world: World) -> None:
     """Once, and the ticks go on renewing; one with a token that is over tells nothing."""
     east = world.place(spec("report", kind="job"))
     (submission,) = east.submit("report")
@@ -171,7 +171,7 @@ def test_the_first_step_of_a_job_tells_that_its_run_has_begun(world: World) -> N
     assert world.state_of(submission) is SubmissionState.SUCCEEDED
 
 
-def test_a_run_that_tells_of_itself_while_it_is_looked_up_is_not_gone(world: World) -> None:
+def test_a_run_that_reports_while_it_is_looked_up_is_not_gone(world: World) -> None:
     """Dagster did not know it yet when it was asked; it does when the next tick asks."""
     east = world.place(spec("report", kind="job"))
     (submission,) = east.submit("report")
@@ -182,7 +182,7 @@ def test_a_run_that_tells_of_itself_while_it_is_looked_up_is_not_gone(world: Wor
     class Late(Runs):
         def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[Run]]:
             found = super().runs_by_tag(key, values)
-            self.ask(request)
+            self.request_run(request)
             (run_id,) = self.known
             problem = step_begun(
                 world.state, submission=submission.id, token=1, run_id=run_id, time=world.clock
@@ -264,7 +264,7 @@ def test_a_run_that_has_begun_is_not_given_up_any_more(world: World) -> None:
         assert world.again(submission).deadline_at is None
 
 
-def test_no_clock_of_the_process_is_asked(state: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_clock_of_the_process_is_read(state: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """However wrong it is, nothing depends on it: time is the database's."""
 
     class UnusableClock:

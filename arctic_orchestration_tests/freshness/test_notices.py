@@ -37,7 +37,7 @@ def _ends(place: Place, status: RunStatus, *, started: bool = True) -> None:
     place.tick()
 
 
-def test_a_failure_is_told_once_and_not_for_each_descendant(world: World) -> None:
+def test_a_failure_is_reported_once_and_not_for_each_descendant(world: World) -> None:
     """Three generations below one run that failed."""
     east = world.place(
         spec("flights"), spec("delays", ["flights"]), spec("routes", ["delays"]),
@@ -71,7 +71,7 @@ def test_the_title_says_how_a_run_ended(world: World) -> None:
     ]  # fmt: skip
 
 
-def test_a_parent_that_nobody_makes_is_told_once_for_all_its_children(world: World) -> None:
+def test_a_missing_parent_is_reported_once_for_all_its_children(world: World) -> None:
     """And again when it is in the way again; another parent is another cause."""
     children = [spec(f"child{number}", ["elsewhere"]) for number in range(3)]
     east = world.place(*children, spec("other", ["elsewhere", "far"]))
@@ -95,7 +95,7 @@ def test_a_parent_that_nobody_makes_is_told_once_for_all_its_children(world: Wor
     assert _titles(world)[2:] == ["task child1: parents not fresh"]
 
 
-def test_a_skipped_parent_is_told_once_for_all_its_children(world: World) -> None:
+def test_a_skipped_parent_is_reported_once_for_all_its_children(world: World) -> None:
     """Its own submission is none: only those that need it say so."""
     east = world.place(spec("off"), *(spec(f"child{number}", ["off"]) for number in range(3)))
     with world.state.begin() as tx:
@@ -106,7 +106,7 @@ def test_a_skipped_parent_is_told_once_for_all_its_children(world: World) -> Non
     assert _titles(world)[0].endswith(": parents not fresh")
 
 
-def test_a_failure_elsewhere_is_told_once_here_too(world: World) -> None:
+def test_a_failure_elsewhere_is_reported_once_here_too(world: World) -> None:
     """Each location has people of its own; the first child here says it to them."""
     east = world.place(
         spec("delays", ["flights"]), spec("routes", ["flights"]), spec("report", ["delays"])

@@ -157,7 +157,7 @@ def test_a_skipped_parent_counts_by_its_own_last_success_alone(world: World) -> 
     )
 
 
-def test_a_fresh_parent_on_the_skip_list_that_is_submitted_too_fails_nobody(world: World) -> None:
+def test_a_fresh_parent_on_the_skip_list_that_is_submitted_too_fails_no_child(world: World) -> None:
     """It is too old by its own word, and not to be made; for the child it is fresh enough."""
     east = world.place(spec("weekly", {"flights": 168}), spec("flights"))
     world.made("flights", hours=30)
@@ -201,7 +201,7 @@ def test_a_parent_that_is_skipped_while_it_runs_goes_on_and_its_child_waits(worl
     assert world.run_all() == ["flights", "delays"]
 
 
-def test_a_parent_that_a_person_made_in_vain_is_made_for_its_child(world: World) -> None:
+def test_a_parent_whose_manual_run_failed_is_made_for_its_child(world: World) -> None:
     """Whoever waits did not ask for that run."""
     east = world.place(spec("delays", ["flights"]), spec("flights"))
     manual_run = acquired_manually(

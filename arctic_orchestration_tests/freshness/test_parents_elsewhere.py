@@ -80,7 +80,7 @@ def test_a_parent_elsewhere_that_grows_too_old_while_its_child_waits_is_submitte
     assert world.run_all() == ["delays"]
 
 
-def test_a_parent_elsewhere_that_was_not_submitted_is_nobodys_to_submit(world: World) -> None:
+def test_a_parent_elsewhere_that_was_not_submitted_is_not_submitted_here(world: World) -> None:
     """The control: it grows too old as well, and is waited for as long as the patience lasts."""
     east = world.place(
         spec("delays", {"flights": 24.0, "weather": 24.0}), spec("weather", kind="job"),
@@ -119,7 +119,7 @@ def test_a_parent_that_another_location_makes_for_us_may_take_long(world: World)
     assert world.run_all() == ["delays"]
 
 
-def test_the_time_in_which_nobody_looked_is_no_part_of_the_patience(world: World) -> None:
+def test_the_time_without_checks_is_no_part_of_the_patience(world: World) -> None:
     """The database was away for an hour: the parent has as long afterwards as it had before."""
     east = world.place(spec("delays", ["flights"]), cluster="east")
     world.place(spec("flights"), cluster="west")

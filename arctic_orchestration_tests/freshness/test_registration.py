@@ -29,7 +29,7 @@ def test_a_cycle_within_a_location_is_refused_by_name() -> None:
         checked([spec("a"), spec("a")])
 
 
-def test_a_cycle_across_clusters_is_told_and_nothing_of_the_new_definition_is_registered(
+def test_a_cycle_across_clusters_is_reported_and_nothing_of_the_new_definition_is_registered(
     world: World,
 ) -> None:
     """What the location has registered before stays, until the cycle is gone."""

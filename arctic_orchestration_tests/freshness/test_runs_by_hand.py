@@ -48,7 +48,7 @@ def test_a_run_that_a_person_started_outside_of_any_location_is_looked_after_too
             running.publish()
 
 
-def test_a_run_by_hand_that_begins_again_has_its_lease_from_then_on(world: World) -> None:
+def test_a_manual_run_that_begins_again_has_its_lease_from_then_on(world: World) -> None:
     """As after an answer that was lost: it trusts the lease as if it had just been taken."""
     first, again = (
         acquired_manually(
@@ -64,7 +64,7 @@ def test_a_run_by_hand_that_begins_again_has_its_lease_from_then_on(world: World
             assert world.row("flights").expires_at == world.clock.now + LIFE
 
 
-def test_a_run_by_hand_that_was_superseded_is_not_asked_for_again(world: World) -> None:
+def test_a_manual_run_that_was_superseded_is_not_requested_again(world: World) -> None:
     """A person started it, and it is over; the other one's run is what there is."""
     east = world.place(spec("flights"), cluster="east")
     west = world.place(spec("flights"), cluster="west")

@@ -56,7 +56,7 @@ def test_a_run_that_begins_with_an_old_token_touches_nothing(world: World) -> No
     assert world.state_of(submission) is SubmissionState.FRESH
 
 
-def test_a_location_that_was_away_for_long_goes_on_with_its_run_if_nobody_took_it(
+def test_a_location_that_was_away_for_long_goes_on_with_its_run_without_take_over(
     world: World,
 ) -> None:
     """A run that waited in Dagster's queue meanwhile begins under its old token."""
@@ -173,7 +173,7 @@ def test_a_run_that_raised_is_a_failure_however_late_that_is_seen(world: World) 
     assert world.again(submission).reason == "run east-lake-1 failed: ZeroDivisionError: by nothing"
 
 
-def test_a_run_that_could_not_begin_for_the_database_is_asked_for_again(world: World) -> None:
+def test_a_run_that_could_not_begin_for_the_database_is_requested_again(world: World) -> None:
     """It waited for ten minutes and failed, while nobody could renew its lease either."""
     east = world.place(spec("flights"))
     (submission,) = east.submit("flights")

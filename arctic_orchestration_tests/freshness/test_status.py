@@ -36,7 +36,7 @@ def noticed(world: World) -> dict[tuple[str, str], str]:
         return {(row.event, row.schedule): row.reason for row in tx.execute(query)}
 
 
-def test_people_are_told_of_what_was_skipped_and_of_what_failed_once(world: World) -> None:
+def test_people_are_notified_of_what_was_skipped_and_of_what_failed_once(world: World) -> None:
     """Not by everybody who shared the run."""
     east = world.place(spec("off"), spec("bad"), spec("child", ["nothing"]))
     with world.state.begin() as tx:
@@ -56,7 +56,7 @@ def test_people_are_told_of_what_was_skipped_and_of_what_failed_once(world: Worl
     assert notices["run_failed", "task bad"] == "run east-lake-1 failed"
 
 
-def test_people_are_told_of_what_fell_silent_for_good(world: World) -> None:
+def test_people_are_notified_of_what_fell_silent_for_good(world: World) -> None:
     """Not while it is made again, three times; the runs' processes are killed."""
     east = world.place(spec("flights"))
     east.submit("flights")
@@ -116,7 +116,7 @@ def test_a_sink_of_ones_own_is_one_small_class(
     assert heard.steps == ["submitted", "acquired", "requested", "begun", "published"]
 
 
-def test_a_sink_that_raises_keeps_nothing_and_nobody_from_going_on(
+def test_a_sink_that_raises_stops_nothing_else(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not even with a statement that fails; what it has written by then is undone."""

@@ -184,7 +184,7 @@ def test_a_task_of_several_locations_is_made_by_that_of_the_own_cluster(world: W
 
 
 @pytest.mark.parametrize(("count", "message"), [(5, "t0, t1, t2, t3, t4"), (8, "t4 and 3 more")])
-def test_of_many_tasks_that_are_unlike_a_name_five_are_told_and_how_many_more(
+def test_of_many_tasks_that_are_unlike_a_name_five_are_listed_and_how_many_more(
     world: World, count: int, message: str
 ) -> None:
     """The first ones by name."""

@@ -151,7 +151,7 @@ def test_the_way_to_a_far_root_is_shown_in_part(world: World) -> None:
     )
 
 
-def test_the_root_of_a_wait_names_what_nobody_here_makes_too(world: World) -> None:
+def test_the_root_of_a_wait_names_what_no_submission_runs_too(world: World) -> None:
     """A task of another location, on which the one in the middle waits besides."""
     east = world.place(
         spec("flights"), spec("delays", ["flights", "weather"]), spec("report", ["delays"])

@@ -23,11 +23,11 @@ _OF_A_CLIENT = {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"}
 T = TypeVar("T")
 
 
-def until(ask: Callable[[], T | None]) -> T:
+def until(check: Callable[[], T | None]) -> T:
     """The first answer that is not None."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        answer = ask()
+        answer = check()
         if answer is not None:
             return answer
         time.sleep(0.1)
@@ -68,11 +68,11 @@ def daemon(directory: Path, name: str, *arguments: str, **environment: str) -> I
 
 
 def logged(log: Path, pattern: str) -> Callable[[], str | None]:
-    def ask() -> str | None:
+    def check() -> str | None:
         found = re.search(pattern, log.read_text(errors="replace"))
         return found.group(1) if found else None
 
-    return ask
+    return check
 
 
 @contextmanager

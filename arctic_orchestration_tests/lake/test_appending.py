@@ -333,12 +333,12 @@ def test_what_forbids_a_commit_is_not_taken_for_another_writer(
     """Who asks may commit to another table, and be refused there: asked again, it would pass."""
     answers = [CommitFailedException("of another table")]
 
-    def ask() -> None:
+    def check_lease() -> None:
         if answers:
             raise answers.pop()
 
     with pytest.raises(CommitFailedException, match="of another table"):
-        append(spark, rows(spark, (1, "JFK", 0.0)), table, before_commit=ask)
+        append(spark, rows(spark, (1, "JFK", 0.0)), table, before_commit=check_lease)
     assert (ids(table), files_in(table)) == ([], set())
 
 

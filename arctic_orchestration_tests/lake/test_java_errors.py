@@ -39,7 +39,7 @@ def test_the_stack_is_left_out_and_the_root_cause_is_named() -> None:
     assert len(one_line("x" * 5000)) == 1000
 
 
-def test_errors_that_come_from_the_jvm_are_told_from_others() -> None:
+def test_errors_of_the_jvm_are_distinguished_from_others() -> None:
     """By themselves, or by what caused them."""
     caused = RuntimeError("the merge failed")
     caused.__cause__ = Py4JError("gone")
@@ -99,7 +99,7 @@ spark_session(Settings.from_environment({"ARCTIC_SPARK_MASTER": "local[1]"}), lo
 """
 
 
-def said_by_spark(folder: Path, **environment: str) -> str:
+def logged_by_spark(folder: Path, **environment: str) -> str:
     """What a process writes to standard error whose JVM fails after it has started."""
     inherited = {key: one for key, one in os.environ.items() if not key.startswith("SPARK_")}
     done = subprocess.run(
@@ -119,8 +119,8 @@ def said_by_spark(folder: Path, **environment: str) -> str:
 
 def test_a_jvm_that_fails_after_its_start_prints_no_stack(tmp_path: Path) -> None:
     """A line for the error; where Spark is configured by others, as these want it."""
-    log = said_by_spark(tmp_path)
+    log = logged_by_spark(tmp_path)
     (line,) = [line for line in log.splitlines() if "ERROR" in line]
     assert line.rstrip().endswith("File file:/no/such/directory does not exist")
     assert "\tat " not in log
-    assert "\tat " in said_by_spark(tmp_path, SPARK_CONF_DIR=str(tmp_path))
+    assert "\tat " in logged_by_spark(tmp_path, SPARK_CONF_DIR=str(tmp_path))

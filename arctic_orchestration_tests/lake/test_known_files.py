@@ -112,7 +112,7 @@ def test_a_directory_that_no_merge_writes_to_is_refused(table: Table) -> None:
         KnownFiles(table).below(f"{table.location()}/data")
 
 
-def test_of_a_table_that_is_gone_nothing_is_said(table: Table) -> None:
+def test_of_a_table_that_is_gone_nothing_is_reported(table: Table) -> None:
     """Dropped; and made again under its name."""
     known = KnownFiles(table)
     place = directory(table, "a")
@@ -124,7 +124,7 @@ def test_of_a_table_that_is_gone_nothing_is_said(table: Table) -> None:
         known.below(place)
 
 
-def test_a_broken_manifest_is_told(table: Table) -> None:
+def test_a_broken_manifest_is_reported(table: Table) -> None:
     """What it holds is not known, so nothing may be removed."""
     committed(table, "a")
     snapshot = table.refresh().current_snapshot()

@@ -51,7 +51,7 @@ def test_files_that_only_expired_snapshots_knew_are_gone(table: Table) -> None:
     assert not done.dry_run
 
 
-def test_what_was_removed_is_told_with_kinds_and_sizes(table: Table) -> None:
+def test_what_was_removed_is_reported_with_kinds_and_sizes(table: Table) -> None:
     overwritten(table)
     sizes = {path: Path(path).stat().st_size for path in on_disk(table)}
     done = expire_snapshots(table, older_than=LATER)
@@ -65,7 +65,7 @@ def test_what_was_removed_is_told_with_kinds_and_sizes(table: Table) -> None:
     assert done.bytes == sum(sizes[file.path] for file in done.files) > 0
 
 
-def test_a_dry_run_tells_the_same_and_does_nothing(table: Table) -> None:
+def test_a_dry_run_reports_the_same_and_does_nothing(table: Table) -> None:
     overwritten(table)
     before, snapshots, location = on_disk(table), snapshot_ids(table), table.metadata_location
     would = expire_snapshots(table, older_than=LATER, dry_run=True)
@@ -243,7 +243,7 @@ def test_the_tables_own_age_counts_where_the_caller_gives_none(table: Table) -> 
     assert len(expire_snapshots(table, now=LATER).snapshot_ids) == 2
 
 
-def test_a_file_that_cannot_be_removed_is_told_and_the_others_go(
+def test_a_file_that_cannot_be_removed_is_reported_and_the_others_go(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     overwritten(table)

@@ -34,7 +34,7 @@ from arctic_orchestration_tests.present import present
 __all__ = ["table"]
 
 
-def test_old_files_that_nobody_knows_go(table: Table) -> None:
+def test_old_unknown_files_go(table: Table) -> None:
     table.append(rows(1))
     known = age_everything(table)
     planted = {plant(table, "data/lost.parquet", size=7), plant(table, "metadata/lost.avro")}
@@ -47,7 +47,7 @@ def test_old_files_that_nobody_knows_go(table: Table) -> None:
     assert ids(table) == [1]
 
 
-def test_a_dry_run_tells_the_same_and_removes_nothing(table: Table) -> None:
+def test_a_dry_run_reports_the_same_and_removes_nothing(table: Table) -> None:
     table.append(rows(1))
     planted = {plant(table, "data/lost.parquet")}
     would = remove_orphans(table, older_than=LIMIT, dry_run=True)

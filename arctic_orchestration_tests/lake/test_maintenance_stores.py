@@ -110,7 +110,7 @@ def test_a_file_without_a_date_stays(table: Table, monkeypatch: pytest.MonkeyPat
     assert Path(planted).exists()
 
 
-def test_a_file_that_cannot_be_removed_is_told(
+def test_a_file_that_cannot_be_removed_is_reported(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stuck, other = plant(table, "data/a"), plant(table, "data/b")

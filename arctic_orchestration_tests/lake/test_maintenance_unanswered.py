@@ -48,14 +48,14 @@ def failing(
     after: int,
 ) -> None:
     """After so many answers, the catalog raises the errors one after the other."""
-    ask: Callable[..., object] = getattr(catalog, name)
+    method: Callable[..., object] = getattr(catalog, name)
     left = [after]
 
     def answer(*arguments: object) -> object:
         if left[0] == 0 and errors:
             raise errors.pop(0)
         left[0] = max(0, left[0] - 1)
-        return ask(*arguments)
+        return method(*arguments)
 
     monkeypatch.setattr(catalog, name, answer)
 
@@ -108,7 +108,7 @@ def test_a_catalog_that_comes_back_is_all_that_is_needed(
 
 
 @pytest.mark.parametrize("tidy", [expire, orphans])
-def test_a_table_that_is_dropped_meanwhile_is_said(
+def test_a_table_that_is_dropped_meanwhile_is_reported(
     table: Table, monkeypatch: pytest.MonkeyPatch, tidy: Callable[[Table], int]
 ) -> None:
     gone: list[Exception] = [NoSuchTableError("Table does not exist: lake.flights")]
@@ -118,7 +118,7 @@ def test_a_table_that_is_dropped_meanwhile_is_said(
 
 
 @pytest.mark.parametrize("tidy", [expire, orphans])
-def test_metadata_that_cannot_be_read_is_said_at_once(
+def test_metadata_that_cannot_be_read_is_reported_at_once(
     table: Table, monkeypatch: pytest.MonkeyPatch, tidy: Callable[[Table], int]
 ) -> None:
     """A file that is gone does not come back by asking again."""

@@ -319,7 +319,7 @@ def test_partition_values_are_those_of_pyiceberg(catalog: Catalog) -> None:
     assert file.partition == tuple(task.file.partition._data) == (19000, 3)
 
 
-def test_full_entries_are_those_that_were_asked_for(parted: Table) -> None:
+def test_full_entries_are_those_that_were_requested(parted: Table) -> None:
     """With their statistics and the numbers they inherit; an unknown path is left out."""
     bounds: dict[str, Any] = {
         "lower_bounds": {1: b"\1"},

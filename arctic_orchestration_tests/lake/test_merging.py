@@ -355,7 +355,7 @@ def test_a_null_in_a_required_column_stays(
     assert ids(merged(spark, table, group, engine=engine)) == [1, None]
 
 
-def test_row_groups_are_appended_when_that_is_asked_for(
+def test_row_groups_are_appended_when_that_is_requested(
     spark: SparkSession, catalog: Catalog
 ) -> None:
     """The rows are counted there too; asked for nothing, the reason of the choice is told."""

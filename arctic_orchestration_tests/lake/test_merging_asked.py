@@ -114,7 +114,7 @@ def test_what_must_be_decoded_is_not_copied(
     assert done.rows_out == group.rows - done.rows_deleted
 
 
-def test_a_file_alone_is_copied_if_that_is_asked_for(spark: SparkSession, table: Table) -> None:
+def test_a_file_alone_is_copied_if_that_is_requested(spark: SparkSession, table: Table) -> None:
     """It gains nothing, and loses nothing."""
     group = group_of(table)
     alone = FileGroup(

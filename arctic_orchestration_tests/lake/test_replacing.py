@@ -239,7 +239,7 @@ def plan_of_two(table: Table) -> FileGroup:
     return plan(table)
 
 
-def test_nothing_asked_is_nothing_done(catalog: Catalog) -> None:
+def test_nothing_requested_is_nothing_done(catalog: Catalog) -> None:
     """No replacement, no snapshot."""
     table = new_table(catalog)
     add(table, (1, "JFK"))
@@ -248,7 +248,7 @@ def test_nothing_asked_is_nothing_done(catalog: Catalog) -> None:
     assert len(table.refresh().snapshots()) == 1
 
 
-def test_ids_must_tell_replacements_apart(catalog: Catalog) -> None:
+def test_ids_must_distinguish_replacements(catalog: Catalog) -> None:
     """Twice the same id, or one that the summary could not hold, is refused by name."""
     table = new_table(catalog)
     merged = merge(table, plan_of_two(table))

@@ -76,7 +76,7 @@ def files_of(table: Table) -> set[Path]:
     return set(Path(table.location(), "metadata").iterdir())
 
 
-def test_it_is_asked_before_each_commit_that_is_sent(
+def test_it_is_called_before_each_commit_that_is_sent(
     table: Table, merged: Replacement, calls: Calls
 ) -> None:
     """Another writer is first, then an answer is lost, then it is taken."""
@@ -86,7 +86,7 @@ def test_it_is_asked_before_each_commit_that_is_sent(
     assert calls.events == ["before commit", "sent"] * 3
 
 
-def test_it_is_not_asked_when_there_is_nothing_to_send(
+def test_it_is_not_called_when_there_is_nothing_to_send(
     table: Table, merged: Replacement, calls: Calls
 ) -> None:
     """No replacements; one that is there already; one that conflicts."""

@@ -55,7 +55,7 @@ def wrong(table: Table, *replacements: Replacement) -> str:
     return done.wrong[replacements[-1].id]
 
 
-def test_a_missing_output_is_told(table: Table, merged: Replacement) -> None:
+def test_a_missing_output_is_reported(table: Table, merged: Replacement) -> None:
     """Nothing is committed."""
     Path(merged.outputs[0]).unlink()
     assert wrong(table, merged) == f"{merged.outputs[0]} is missing"
@@ -114,7 +114,7 @@ def of_another_type(path: Path) -> None:
         (of_another_type, "the table cannot have such a column"),
     ],
 )
-def test_files_that_the_table_cannot_read_are_told(
+def test_files_that_the_table_cannot_read_are_reported(
     table: Table, merged: Replacement, damage: Callable[[Path], None], message: str
 ) -> None:
     """Not a whole Parquet file, no field ids, or another type."""
@@ -205,7 +205,7 @@ def closed_when_outputs_are_looked_at(
     monkeypatch.setattr(outputs, "described", described)
 
 
-def test_outputs_that_nobody_may_read_are_left_all(
+def test_unreadable_outputs_are_left_all(
     table: Table, merged: Replacement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The storage answers, and says no."""
@@ -213,7 +213,7 @@ def test_outputs_that_nobody_may_read_are_left_all(
     assert list(replace_files(table, [merged]).unreadable) == ["task-1"]
 
 
-def test_a_storage_that_is_down_is_told(
+def test_a_storage_that_is_down_is_reported(
     table: Table, merged: Replacement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing else can be read either, so that nothing is said of the output."""
@@ -222,7 +222,7 @@ def test_a_storage_that_is_down_is_told(
         replace_files(table, [merged])
 
 
-def test_an_input_that_has_to_be_looked_at_and_cannot_be_is_told(table: Table) -> None:
+def test_an_input_that_must_be_read_and_cannot_be_is_reported(table: Table) -> None:
     """A column came since, and the table does not say of which columns the input is."""
     lost = [add(table, (number, "JFK")) for number in range(2)]
     table.delete("id >= 0")
@@ -242,14 +242,14 @@ def test_an_input_that_has_to_be_looked_at_and_cannot_be_is_told(table: Table) -
     assert done.unreadable["task-1"].startswith(f"{lost[0]}, an input, cannot be read: ")
 
 
-def test_an_output_without_rows_is_told(table: Table, merged: Replacement) -> None:
+def test_an_output_without_rows_is_reported(table: Table, merged: Replacement) -> None:
     """A merge that leaves nothing has no outputs."""
     path = f"{Path(merged.outputs[0]).parent}/empty.parquet"
     pq.write_table(arrow([]).cast(schema_to_pyarrow(SCHEMA)), path)
     assert wrong(table, replace(merged, outputs=(*merged.outputs, path))) == f"{path} has no rows"
 
 
-def test_an_output_elsewhere_is_told(table: Table, merged: Replacement, tmp_path: Path) -> None:
+def test_an_output_elsewhere_is_reported(table: Table, merged: Replacement, tmp_path: Path) -> None:
     """Outside the table nobody would remove it later. ``write.data.path`` is inside."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -108,7 +108,7 @@ def test_it_is_recognised_in_the_history_when_it_was_merged_again(
     assert replace_files(table, [merged]).already == {"task-1": first.snapshot_id}
 
 
-def test_after_a_rollback_it_is_still_said_to_be_there(table: Table, merged: Replacement) -> None:
+def test_after_a_rollback_it_is_still_reported(table: Table, merged: Replacement) -> None:
     """The snapshot that is kept holds the outputs, so that nobody may remove them."""
     first = replace_files(table, [merged])
     with table.manage_snapshots() as manage:
@@ -202,7 +202,7 @@ def test_when_no_answer_ever_comes_the_files_stay(
     assert rows_of(table) == ROWS
 
 
-def test_a_catalog_that_is_down_before_the_commit_is_said(
+def test_a_catalog_that_is_down_before_the_commit_is_reported(
     table: Table, merged: Replacement, commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asked five times; nothing was sent."""

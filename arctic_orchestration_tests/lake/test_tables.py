@@ -59,7 +59,7 @@ def test_many_tables_are_not_all_shown(catalog: Catalog) -> None:
     ],
     ids=lambda failure: type(failure).__name__,
 )
-def test_a_catalog_that_is_down_is_asked_again(
+def test_a_catalog_that_is_down_is_retried(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, no_waiting: list[float], failure: Exception
 ) -> None:
     """Down twice: the third answer is taken. Always down: said after five times."""

@@ -106,7 +106,7 @@ class SharedDagster:
         """A partition arrives."""
         arrival = Event(kind=EventKind.PARTITION, subject=asset, at=now, partition=partition)
         with self._alone() as tx:
-            self._tell(tx, arrival)
+            self._report(tx, arrival)
 
     def submit(self, requests: Sequence[LaunchRequest], now: datetime) -> None:
         """Begins a run of each request whose run key is new."""
@@ -123,7 +123,7 @@ class SharedDagster:
             with self._alone() as tx:
                 new = insert(runs).values(values).on_conflict_do_nothing().returning(runs)
                 for row in tx.execute(new):
-                    self._tell(tx, self._news_of(_run(row), now))
+                    self._report(tx, self._news_of(_run(row), now))
 
     def finish(self, begun_before: datetime, now: datetime) -> None:
         """Ends the runs that this dispatcher began, up to a moment."""
@@ -131,7 +131,7 @@ class SharedDagster:
         due = sa.update(runs).where(mine, runs.c.begun_at <= begun_before)
         with self._alone() as tx:
             for row in tx.execute(due.values(ended_at=now).returning(runs)):
-                self._tell(tx, self._news_of(_run(row), now))
+                self._report(tx, self._news_of(_run(row), now))
 
     def run_statuses(self, run_ids: Sequence[str]) -> dict[str, TimedRun]:
         return {run.run_id: run for run in self.found(runs.c.run_key.in_(run_ids))}
@@ -168,7 +168,7 @@ class SharedDagster:
         )
 
     @staticmethod
-    def _tell(tx: sa.Connection, event: Event) -> None:
+    def _report(tx: sa.Connection, event: Event) -> None:
         tx.execute(sa.insert(feed).values(event=json.dumps(event.to_json())))
 
 

@@ -224,7 +224,7 @@ def chosen_kills(backend: str) -> list[tuple[str, str, int]]:
     return KILLS if FULL else KILLS[("sqlite", "postgres").index(backend) : len(POINTS) : 3]
 
 
-def test_a_run_that_was_never_started_is_asked_for_again(lake: MakeLake) -> None:
+def test_a_run_that_was_never_started_is_requested_again(lake: MakeLake) -> None:
     """The daemon dies while it starts a run: Dagster gives the run up, and its job gets another."""
     here = lake(monitored=True)
     here.kill_at(DAEMON, "STARTING", 1)
@@ -237,7 +237,7 @@ def test_a_run_that_was_never_started_is_asked_for_again(lake: MakeLake) -> None
     assert here.job_states() == {"succeeded": 3}
 
 
-def test_a_tick_that_nobody_resumes_loses_no_run(lake: MakeLake) -> None:
+def test_a_tick_that_is_not_resumed_loses_no_run(lake: MakeLake) -> None:
     """After a day Dagster gives a tick up: its requests are handed out again, its runs begun."""
     here = lake()
     for point in ("RUN_IDS_RESERVED", "RUN_CREATED"):

@@ -39,7 +39,7 @@ def test_a_run_does_not_remove_the_temporary_folders_of_its_host(make: Make) -> 
     assert len({place.note_of(run.run_id)["parent"] for run in runs}) == 1
 
 
-def test_a_run_may_write_although_nobody_reads_what_its_host_inherited(
+def test_a_run_may_write_although_what_its_host_inherited_has_no_reader(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the daemon was started with ``| tee`` and has ended; its host serves the next."""

@@ -367,7 +367,7 @@ def test_the_program_of_a_run_is_that_of_its_tag() -> None:
     assert tagged.program_under("arctic/program.few") == "lake: load"
 
 
-def test_what_ended_is_known_from_pass_to_pass_until_no_rule_asks_for_it() -> None:
+def test_what_ended_is_known_from_pass_to_pass_until_no_rule_needs_it() -> None:
     """One that is taken twice counts once; of a program, a later end takes the earlier's place."""
     tags = {"arctic/rate.api": "granted", "arctic/interval.calm": "p"}
 

@@ -247,9 +247,7 @@ def test_an_interval_is_shut_for_its_length_after_the_last_end(ago: float, room:
     ("statuses", "counts"),
     [(["success"], ["SUCCESS"]), (["failure", "canceled"], ["FAILURE", "CANCELED"])],
 )
-def test_an_interval_counts_the_ends_that_it_is_told(
-    statuses: list[str], counts: list[str]
-) -> None:
+def test_an_interval_counts_the_given_ends(statuses: list[str], counts: list[str]) -> None:
     """A run that ended in another way leaves no interval behind."""
     rules = Rules.parse({"intervals": {"calm": {"duration": "10m", "statuses": statuses, **ALL}}})
     for status in ("SUCCESS", "FAILURE", "CANCELED"):
@@ -373,7 +371,7 @@ def test_a_tag_of_a_rule_that_is_gone_is_no_gate(key: str) -> None:
     assert not blocked(of, Run(run_id="r", tags={key: "waiting"}), [])
 
 
-def test_of_several_gates_the_one_is_told_first_that_a_person_shut() -> None:
+def test_of_several_gates_the_one_is_reported_first_that_a_person_shut() -> None:
     """Then windows, intervals, rates, groups, programs, and Dagster's own limits."""
     kinds: dict[str, Any] = {
         "groups": {"g": {"limit": 0, "limit_per_program": 0, **ALL}},

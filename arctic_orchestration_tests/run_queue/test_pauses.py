@@ -63,7 +63,7 @@ def test_a_queue_and_a_group_are_paused_and_resumed(database: Database) -> None:
     assert paused(database).keys() == {LOW, (Pausable.GROUP, "warehouse")}
 
 
-def test_what_is_configured_as_paused_is_resumed_by_hand_and_paused_again(
+def test_what_is_configured_as_paused_is_resumed_manually_and_paused_again(
     database: Database,
 ) -> None:
     """What was said last stands over the configuration."""

@@ -258,11 +258,11 @@ def test_runs_that_dagster_holds_do_not_claim_slots() -> None:
 
 def test_a_run_outside_the_queue_counts_though_it_has_no_tag_of_the_group() -> None:
     rules = Rules.parse({"groups": {"g": {"limit": 2, "match": {"job": "load"}}}})
-    by_hand = Run(run_id="x", job="load", dagster_status="STARTED", started_at=NOON)
+    manual = Run(run_id="x", job="load", dagster_status="STARTED", started_at=NOON)
     queued = [submitted(rules, f"r{n}") for n in range(3)]
-    made = plan(gates(rules, queued, [by_hand]), max_concurrent_runs=10)
+    made = plan(gates(rules, queued, [manual]), max_concurrent_runs=10)
     assert made.starts == ["r0"]
-    assert daemon(made, queued, [by_hand], 10) == ["r0"]
+    assert daemon(made, queued, [manual], 10) == ["r0"]
 
 
 def test_of_several_limits_for_the_same_tag_the_smallest_holds() -> None:

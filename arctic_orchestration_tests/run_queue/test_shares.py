@@ -31,7 +31,7 @@ def claim(share: float, in_use: int, wanted: int, level: int = 0) -> Claim:
         (5, {}, {}),
     ],
 )
-def test_worked_out_by_hand(slots: int, claims: dict[str, Claim], expected: dict[str, int]) -> None:
+def test_a_computed_example(slots: int, claims: dict[str, Claim], expected: dict[str, int]) -> None:
     assert divide(slots, claims) == expected
 
 
@@ -48,7 +48,7 @@ CLAIMS = st.dictionaries(
 
 
 @given(slots=st.integers(0, 30), claims=CLAIMS)
-def test_nothing_is_left_that_somebody_could_use(slots: int, claims: dict[str, Claim]) -> None:
+def test_nothing_usable_is_left(slots: int, claims: dict[str, Claim]) -> None:
     given_ = divide(slots, claims)
     assert all(given_[name] <= claims[name].wanted for name in claims)
     assert sum(given_.values()) == min(slots, sum(claim.wanted for claim in claims.values()))

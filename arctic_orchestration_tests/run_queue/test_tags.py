@@ -222,7 +222,7 @@ def test_the_number_by_which_a_run_is_sorted_is_its_level_and_its_age() -> None:
     assert queued_at_of(tags) == NOON
 
 
-def test_a_run_that_is_retried_keeps_its_level_and_begins_to_age_anew() -> None:
+def test_a_run_that_is_retried_keeps_its_level_and_begins_to_age_again() -> None:
     """Its tags are those of the first run; the number by which that was sorted is no level."""
     first = tagged(run_of(tags={"dagster/priority": "5"}))
     hour = NOON + timedelta(hours=1)
@@ -341,9 +341,7 @@ LATER = st.timedeltas(timedelta(0), timedelta(days=400))
 
 
 @given(run=RUNS, later=LATER)
-def test_a_run_that_has_its_tags_is_given_only_its_time_anew(
-    run: RunFacts, later: timedelta
-) -> None:
+def test_a_run_that_has_its_tags_is_given_only_a_new_time(run: RunFacts, later: timedelta) -> None:
     """At the same moment nothing; and it stands under the same rules, without its assets, too."""
     once = tagged(run)
     standing = standing_of(run, RULES)
@@ -397,7 +395,7 @@ def test_a_rule_matches_the_tags_that_runs_come_with(key: str) -> None:
     assert standing_of(run_of("adhoc", tags={key: "x"}), rules).groups == ("second",)
 
 
-def test_a_problem_of_several_assets_is_said_once() -> None:
+def test_a_problem_of_several_assets_is_reported_once() -> None:
     """Each of them becomes an event on the run."""
     wrong = {"arctic/group": "nope"}
     assert len(standing_of(run_of("adhoc", wrong, dict(wrong)), RULES).problems) == 1

@@ -31,7 +31,7 @@ def database(database_url: str) -> Iterator[Database]:
     made.close()
 
 
-def test_what_a_run_was_told_is_kept_until_it_is_told_something_else(database: Database) -> None:
+def test_a_reported_wait_is_kept_until_the_next_report(database: Database) -> None:
     """With the time since when that holds it."""
     with database.begin() as tx:
         assert reported_wait(tx, "default", "r1") is None
@@ -77,7 +77,7 @@ def test_clusters_do_not_see_each_other(database: Database) -> None:
         assert last_pass(tx, "south") is None
 
 
-def test_thousands_of_runs_are_told_and_forgotten_at_once(database: Database) -> None:
+def test_waits_of_thousands_of_runs_are_stored_and_deleted_at_once(database: Database) -> None:
     """More than SQLite takes as parameters of one statement."""
     runs = {f"run-{n}": FULL for n in range(40_000)}
     with database.begin() as tx:

@@ -90,7 +90,7 @@ class SimulatedDagster:
         self.runs[run_id] = SimulatedRun(
             run_id=run_id, job=job, status=RunStatus.STARTED, started=True, tags=tags or {}
         )
-        self._tell(self.runs[run_id])
+        self._report(self.runs[run_id])
 
     def end(
         self,
@@ -111,13 +111,13 @@ class SimulatedDagster:
             tags={**run.tags, **(tags or {})},
             ended_at=ended_at,
         )
-        self._tell(self.runs[run_id])
+        self._report(self.runs[run_id])
 
     def delete(self, run_id: str) -> None:
         """A person deletes a run."""
         del self.runs[run_id]
 
-    def _tell(self, run: SimulatedRun) -> None:
+    def _report(self, run: SimulatedRun) -> None:
         self.feed.events.append(
             Event(
                 kind=EventKind.RUN,

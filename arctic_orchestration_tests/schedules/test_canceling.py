@@ -79,9 +79,7 @@ def test_a_run_that_a_person_starts_again_is_wanted(world: MakeWorld) -> None:
 @pytest.mark.parametrize(
     ("ticks", "state"), [(1, "launching"), (2, "canceled")], ids=["requested once", "in vain"]
 )
-def test_suspending_cancels_what_was_requested_in_vain(
-    world: MakeWorld, ticks: int, state: str
-) -> None:
+def test_suspending_cancels_requests_without_run(world: MakeWorld, ticks: int, state: str) -> None:
     """A run that was requested a moment ago is on its way, and comes."""
     here = world([alone()])
     here.feed.arrive("raw/a", "1")

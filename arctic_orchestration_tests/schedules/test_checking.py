@@ -163,7 +163,7 @@ def test_ticks_of_a_suspended_schedule_are_not_made_up(world: MakeWorld) -> None
     assert here.tick(1200) == ["run-1"]
 
 
-def test_a_deployment_leaves_alone_what_was_made_by_hand(world: MakeWorld) -> None:
+def test_a_deployment_leaves_alone_what_was_created_manually(world: MakeWorld) -> None:
     """A schedule of another origin stays when the code declares others or none."""
     here = world([schedule("of_code")])
     by_hand = schedule("by_hand", target="rollup")

@@ -205,7 +205,7 @@ def test_ticks_that_no_window_admits_in_time_are_found(
     assert found(cron | A, only.window(*window), **fields) == []
 
 
-def test_a_window_that_cancels_is_asked_at_the_tick() -> None:
+def test_a_window_that_cancels_is_checked_at_the_tick() -> None:
     """However long the job could wait, and even if it were launched at the end."""
     cron, night = on.cron("0 12 * * *"), only.window("22:00", "06:00", otherwise="cancel")
     for on_timeout in ("discard", "launch"):

@@ -88,7 +88,7 @@ def test_what_does_not_differ_is_left_alone(world: MakeWorld) -> None:
     assert here.tick(3) == ["run-1"]
 
 
-def test_an_update_counts_anew_and_keeps_the_status(world: MakeWorld) -> None:
+def test_an_update_restarts_the_count_and_keeps_the_status(world: MakeWorld) -> None:
     """One of two had arrived; after the update to three, three more are needed."""
     here = world([])
     apply(here, [schedule("a", trigger=on.partitions("raw/a", count=2))])
@@ -110,7 +110,7 @@ def test_an_update_counts_anew_and_keeps_the_status(world: MakeWorld) -> None:
     ]
 
 
-def test_a_schedule_of_the_code_changed_by_hand_keeps_its_origin(world: MakeWorld) -> None:
+def test_a_schedule_of_the_code_changed_manually_keeps_its_origin(world: MakeWorld) -> None:
     """The next deployment that updates schedules sets it back."""
     here = world([schedule("a")])
     apply(here, [schedule("a", priority=7)], 1)
@@ -139,7 +139,7 @@ def test_an_apply_that_fails_half_way_has_done_nothing(
         apply(here, [schedule("c"), schedule("c", priority=1)])
 
 
-def test_prune_deletes_what_was_made_by_hand_only(world: MakeWorld) -> None:
+def test_prune_deletes_what_was_created_manually_only(world: MakeWorld) -> None:
     """What the code declares stays; without prune nothing goes."""
     here = world([schedule("declared")])
     apply(here, [schedule("a"), schedule("b")])
@@ -149,7 +149,7 @@ def test_prune_deletes_what_was_made_by_hand_only(world: MakeWorld) -> None:
     assert history(here, "b")[-1] == ("deleted", 1, "manually")
 
 
-def test_a_schedule_that_cannot_be_read_is_made_anew_or_deleted(world: MakeWorld) -> None:
+def test_a_schedule_that_cannot_be_read_is_created_again_or_deleted(world: MakeWorld) -> None:
     """It cannot be enabled, and the message says why."""
     here = world([])
     apply(here, [schedule("a"), schedule("b")])
@@ -229,7 +229,7 @@ def cancel(world: World, job_id: str, seconds: float) -> Any:
         return control.cancel_job(tx, place, job_id, at(seconds))
 
 
-def test_a_job_launched_by_hand_goes_past_its_delay(world: MakeWorld) -> None:
+def test_a_job_launched_manually_goes_past_its_delay(world: MakeWorld) -> None:
     """With the next tick; the reason says that it was launched manually."""
     here = world([schedule("a", constraints=[only.delay("1h")])])
     here.feed.arrive("raw/a", "1")
@@ -247,7 +247,7 @@ def test_a_job_launched_by_hand_goes_past_its_delay(world: MakeWorld) -> None:
         ]
 
 
-def test_a_job_launched_by_hand_waits_for_its_slot(world: MakeWorld) -> None:
+def test_a_job_launched_manually_waits_for_its_slot(world: MakeWorld) -> None:
     """A limit on concurrency is a promise to others; when the slot is free, it goes."""
     limits = [only.concurrency(1), only.delay("1h")]
     here = world([schedule("a", constraints=limits)])

@@ -38,7 +38,7 @@ def stored(here: World) -> dict[str, tuple[str, int, str]]:
         return {s.name: (s.schedule.description, s.version, s.origin.value) for s in found}
 
 
-def by_hand(here: World, seconds: float, made: Schedule) -> None:
+def set_manually(here: World, seconds: float, made: Schedule) -> None:
     """A person makes a schedule, or changes it, over the command."""
     store = here.engine.store
     with here.database.begin() as tx:
@@ -89,7 +89,7 @@ def test_false_changes_nothing(world: MakeWorld) -> None:
 def test_false_deletes_schedules_whose_target_is_gone(world: MakeWorld) -> None:
     """Those of the code alone; also when what is declared did not change."""
     here = world([schedule("kept"), schedule("lost", target="gone")])
-    by_hand(here, 1, schedule("made", target="gone"))
+    set_manually(here, 1, schedule("made", target="gone"))
     deploy(here, 2, schedule("kept"), schedule("lost", target="gone"), update=False)
     assert stored(here) == {"kept": ("", 1, "code"), "made": ("", 1, "api")}
 
@@ -97,15 +97,15 @@ def test_false_deletes_schedules_whose_target_is_gone(world: MakeWorld) -> None:
 def test_what_a_person_made_belongs_to_no_deployment(world: MakeWorld) -> None:
     """It is neither deleted for not being declared, nor changed by one of its name."""
     here = world([schedule("declared")])
-    by_hand(here, 1, schedule("made", description="by hand"))
+    set_manually(here, 1, schedule("made", description="by hand"))
     deploy(here, 2, schedule("made", description="declared"))
     assert stored(here) == {"made": ("by hand", 1, "api")}
 
 
-def test_a_change_by_hand_is_set_back_by_true_and_kept_by_false(world: MakeWorld) -> None:
+def test_a_manual_change_is_set_back_by_true_and_kept_by_false(world: MakeWorld) -> None:
     """It is the next deployment that sets it back, not the next tick."""
     here = world([schedule("s")])
-    by_hand(here, 1, schedule("s", description="by hand"))
+    set_manually(here, 1, schedule("s", description="by hand"))
     here.tick(2)
     assert stored(here)["s"] == ("by hand", 2, "code")
     deploy(here, 3, schedule("s", description="declared"), update=False)
@@ -117,7 +117,7 @@ def test_a_change_by_hand_is_set_back_by_true_and_kept_by_false(world: MakeWorld
 def test_a_restart_with_the_same_definitions_is_no_deployment(world: MakeWorld) -> None:
     """What a person changed stays when the code server is started again."""
     here = world([schedule("s")])
-    by_hand(here, 1, schedule("s", description="by hand"))
+    set_manually(here, 1, schedule("s", description="by hand"))
     deploy(here, 2, schedule("s"))
     assert stored(here)["s"] == ("by hand", 2, "code")
 
@@ -155,7 +155,7 @@ def lines(here: World, name: str) -> list[tuple[str, str]]:
         return [(row["action"], row["reason"]) for row in history_of(tx, location, name)]
 
 
-def test_what_a_deployment_discards_is_said_with_counts(world: MakeWorld) -> None:
+def test_what_a_deployment_discards_is_reported_with_counts(world: MakeWorld) -> None:
     """Three of five partitions, and one of two, were there: log, history and a notice say so."""
     five, two = on.partitions("raw/a", count=5), on.partitions("raw/a", count=2)
     updated = schedule("updated", trigger=five, tags={"team": "ops"})
@@ -218,7 +218,7 @@ def test_a_deployment_that_discards_nothing_says_nothing(world: MakeWorld) -> No
     assert lines(here, "s")[-1] == ("updated", "deployed")
 
 
-def test_a_change_by_hand_says_what_it_discards(world: MakeWorld) -> None:
+def test_a_manual_change_reports_what_it_discards(world: MakeWorld) -> None:
     """An update, a suspension that drops, and a deletion."""
     made = [schedule(name, trigger=on.partitions("raw/a", count=5)) for name in ("a", "b", "c")]
     here = world(made)
@@ -236,7 +236,7 @@ def test_a_change_by_hand_says_what_it_discards(world: MakeWorld) -> None:
         assert lines(here, name)[-1][1] == "by hand; 1 waiting job with 2 events was discarded"
 
 
-def delete_by_hand(here: World, seconds: float, name: str) -> None:
+def delete_manually(here: World, seconds: float, name: str) -> None:
     with here.database.begin() as tx:
         location = locked(tx, "default", here.location)
         control.delete(tx, here.engine.store, location, name, at(seconds))
@@ -245,9 +245,9 @@ def delete_by_hand(here: World, seconds: float, name: str) -> None:
 def test_what_a_person_deleted_stays_deleted(world: MakeWorld) -> None:
     """While other schedules change, and also where it had been changed by hand before."""
     here = world([schedule("s"), schedule("t")])
-    by_hand(here, 1, schedule("s", description="by hand"))
-    delete_by_hand(here, 1, "s")
-    delete_by_hand(here, 1, "t")
+    set_manually(here, 1, schedule("s", description="by hand"))
+    delete_manually(here, 1, "s")
+    delete_manually(here, 1, "t")
     deploy(here, 2, schedule("s"), schedule("t"), schedule("other"))
     assert stored(here) == {"other": ("", 1, "code")}
     deploy(here, 3, schedule("s"), schedule("t", description="new"), schedule("other"))
@@ -259,16 +259,16 @@ def test_what_a_person_deleted_stays_deleted(world: MakeWorld) -> None:
 def test_a_definition_that_left_the_code_and_came_back_is_a_change(world: MakeWorld) -> None:
     """Nobody remembers for ever."""
     here = world([schedule("s")])
-    delete_by_hand(here, 1, "s")
+    delete_manually(here, 1, "s")
     deploy(here, 2)
     deploy(here, 3, schedule("s"))
     assert set(stored(here)) == {"s"}
 
 
-def test_what_is_made_by_hand_again_is_the_codes(world: MakeWorld) -> None:
+def test_what_is_created_manually_again_is_the_codes(world: MakeWorld) -> None:
     """The deployments that follow update it as before."""
     here = world([schedule("s")])
-    delete_by_hand(here, 1, "s")
+    delete_manually(here, 1, "s")
     with here.database.begin() as tx:
         location = locked(tx, "default", here.location)
         control.apply(tx, here.engine.store, location, [schedule("s")], at(2))
@@ -282,6 +282,6 @@ def test_what_was_deployed_before_this_was_noted_stays_deleted_too(world: MakeWo
     here = world([schedule("s")])
     with here.database.begin() as tx:
         tx.execute(sa.update(schedules).values(declared_digest=None))
-    delete_by_hand(here, 1, "s")
+    delete_manually(here, 1, "s")
     deploy(here, 2, schedule("s"), schedule("other"))
     assert set(stored(here)) == {"other"}

@@ -80,7 +80,7 @@ def test_each_field_that_differs_is_named_by_its_path(
     assert [(field.path, field.old, field.new) for field in change.fields] == expected
 
 
-def test_what_is_new_changed_the_same_and_gone_is_told_apart() -> None:
+def test_what_is_new_changed_the_same_and_gone_is_distinguished() -> None:
     """What the code declares is never pruned; without prune nothing is deleted."""
     have = [
         stored(schedule("same")),

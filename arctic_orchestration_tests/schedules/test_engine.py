@@ -54,7 +54,7 @@ def test_an_arrival_becomes_a_run_and_the_run_ends_the_job(world: MakeWorld) -> 
     ]
 
 
-def test_what_arrived_before_the_first_tick_concerns_nobody(database: Database) -> None:
+def test_what_arrived_before_the_first_tick_is_ignored(database: Database) -> None:
     """A new location begins at the end of the feed."""
     here = World(database, [schedule()])
     here.feed.arrive("raw/a", "1")

@@ -192,7 +192,7 @@ def test_within_counts_from_the_tick_of_elapsed_not_from_a_later_event(world: Ma
     assert here.tick(95 * M) == []
 
 
-def test_an_event_that_is_told_late_does_not_move_elapsed_back(world: MakeWorld) -> None:
+def test_an_event_that_is_reported_late_does_not_move_elapsed_back(world: MakeWorld) -> None:
     """The event of minute 5 is told after that of minute 30."""
     here = world([schedule(on.elapsed(HOUR, since=on.partitions("raw/a")))])
     here.feed.arrive("raw/a", "2", moment=at(30 * M))
@@ -243,7 +243,7 @@ def test_load_is_not_spent_by_all_jobs_at_once(world: MakeWorld) -> None:
     assert len(here.tick(1)) == 5
 
 
-def test_a_run_by_hand_counts_for_a_rate_from_when_it_began(world: MakeWorld) -> None:
+def test_a_manual_run_counts_for_a_rate_from_when_it_began(world: MakeWorld) -> None:
     """It began at 1 minute; after five hours of downtime it is no hour ago."""
     here = world([schedule(on.partitions("raw/a"), constraints=[only.rate(1, per=HOUR)])])
     here.dagster.start("rollup", "hand")
@@ -253,7 +253,7 @@ def test_a_run_by_hand_counts_for_a_rate_from_when_it_began(world: MakeWorld) ->
     assert here.tick(5 * H) == ["run-1"]
 
 
-def test_a_run_by_hand_noted_while_the_clock_was_ahead_does_not_block_a_rate(
+def test_a_manual_run_noted_while_the_clock_was_ahead_does_not_block_a_rate(
     world: MakeWorld,
 ) -> None:
     """Its launch was noted in the next year."""
@@ -267,7 +267,7 @@ def test_a_run_by_hand_noted_while_the_clock_was_ahead_does_not_block_a_rate(
     assert here.tick(3 * H) == ["run-1"]
 
 
-def test_a_re_execution_by_hand_counts_for_a_rate(world: MakeWorld) -> None:
+def test_a_manual_re_execution_counts_for_a_rate(world: MakeWorld) -> None:
     """Dagster gives it the tags of the run it repeats."""
     here = world([schedule(on.partitions("raw/a"), constraints=[only.rate(1, per=HOUR)])])
     here.feed.arrive("raw/a", "1")

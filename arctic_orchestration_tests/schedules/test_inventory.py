@@ -144,7 +144,7 @@ def test_what_may_come_from_outside_is_a_remark(fields: dict[str, Any], message:
     assert found(**fields) == [(message, False)]
 
 
-def test_a_key_is_checked_as_far_as_it_can_be_told() -> None:
+def test_a_key_is_checked_as_far_as_possible() -> None:
     """Static keys by their list, days by how they are written."""
     region, days = Partitioning(keys=("north", "south")), Partitioning(format="%Y-%m-%d")
     assert region.problem("north") is None
@@ -198,7 +198,7 @@ def test_an_unknown_target_is_refused_when_it_is_applied(world: MakeWorld) -> No
     assert stored == ["fine", "old"]
 
 
-def test_without_an_inventory_nothing_is_refused_and_it_is_said(world: MakeWorld) -> None:
+def test_without_an_inventory_nothing_is_refused_and_it_is_reported(world: MakeWorld) -> None:
     """As before the first tick, or the first one of this version."""
     here = world([])
     apply(here, schedule("wrong", target="rolup"))
@@ -210,7 +210,7 @@ def test_without_an_inventory_nothing_is_refused_and_it_is_said(world: MakeWorld
     assert "got 'raw/x'" in text
 
 
-def test_what_leaves_the_code_is_said_by_the_next_code_server(world: MakeWorld) -> None:
+def test_what_leaves_the_code_is_reported_by_the_next_code_server(world: MakeWorld) -> None:
     """Of a target, and of a job that a schedule made by hand listens to."""
     here = world([])
     new_code(here, OWN, 1)

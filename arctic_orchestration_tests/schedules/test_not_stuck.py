@@ -68,7 +68,7 @@ def test_a_run_that_dagster_would_refuse_by_now_fails_alone(world: MakeWorld) ->
     }
 
 
-def test_targets_that_cannot_be_looked_up_stop_nobody_else(world: MakeWorld) -> None:
+def test_targets_that_cannot_be_looked_up_stop_no_other(world: MakeWorld) -> None:
     """An exception while a target is looked up is why the job waits, not the tick's end."""
     here = world([schedule("bad", target="bad", partitions="range"), schedule("good")])
 
@@ -237,7 +237,7 @@ def test_a_run_counts_for_the_assets_it_makes(world: MakeWorld) -> None:
     assert here.tick(3) == ["run-2"]
 
 
-def test_a_trigger_is_asked_again_at_the_moment_it_named(
+def test_a_trigger_is_checked_again_at_the_moment_it_named(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Time alone can satisfy a trigger: its job is asked when the moment has come."""

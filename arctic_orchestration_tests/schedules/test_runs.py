@@ -33,7 +33,7 @@ def test_a_deleted_run_gives_its_slot_back(world: MakeWorld) -> None:
     assert here.tick(604) == ["run-2"]
 
 
-def test_a_run_that_never_started_is_asked_for_three_times(world: MakeWorld) -> None:
+def test_a_run_that_never_started_is_requested_three_times(world: MakeWorld) -> None:
     """Infrastructure failures are not the job's; the third ends it, with the reason."""
     here = world([schedule()])
     here.feed.arrive("raw/a", "1")

@@ -84,7 +84,7 @@ def test_elapsed_after_a_scheduler_that_was_down_fires_once(world: MakeWorld) ->
     assert launched_at(here, [10 * HOUR, 11 * HOUR - 1, 11 * HOUR]) == [10 * HOUR, 11 * HOUR]
 
 
-def test_elapsed_since_an_event_begins_anew_with_each(world: MakeWorld) -> None:
+def test_elapsed_since_an_event_restarts_with_each(world: MakeWorld) -> None:
     """A feed that was silent for an hour: after arrivals at 0:10 and 0:40 that is at 1:40."""
     here = world([schedule(trigger=on.elapsed("1h", since=on.partitions("raw/a")))])
     for moment in (600, 2400):

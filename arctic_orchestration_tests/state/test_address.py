@@ -68,7 +68,7 @@ def test_a_url_is_shown_without_what_is_secret(url: str, shown: str) -> None:
     database.close()
 
 
-def test_what_the_driver_does_not_take_is_said() -> None:
+def test_what_the_driver_does_not_take_is_reported() -> None:
     """By its name, and without its value."""
     database = Database("postgresql://u:pw-1@127.0.0.1:1/d?passwrd=pw-1")
     with pytest.raises(ConfigurationError, match="ARCTIC_DATABASE_URL cannot be used") as error:

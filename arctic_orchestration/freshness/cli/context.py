@@ -157,10 +157,10 @@ class TaskOverview:
         submitted together with it and have work, which run first.
         """
         groups = {one.group_id for one in self._at_work(task)}
-        above = self.graph.above([task]) if groups else ()
+        ancestors = self.graph.ancestors([task]) if groups else ()
         return frozenset(
             name
-            for name in (task, *above)
+            for name in (task, *ancestors)
             if any(one.group_id in groups for one in self._at_work(name))
         )
 

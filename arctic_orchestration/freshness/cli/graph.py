@@ -121,7 +121,7 @@ def _line(known: TaskOverview, edge: EdgeView, other: str) -> str:
 
 
 def _document(known: TaskOverview, task: str | None) -> dict[str, Any]:
-    names = list(known.views) if task is None else [*known.graph.above([task]), task]
+    names = list(known.views) if task is None else [*known.graph.ancestors([task]), task]
     views = [known.views[name] for name in names]
     return {
         "tasks": [

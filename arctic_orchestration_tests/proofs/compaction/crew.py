@@ -95,11 +95,11 @@ class Member:
     def reports(self, what: str, times: int = 1) -> None:
         """Waits until it has."""
 
-        def has_said() -> bool:
+        def has_reported() -> bool:
             assert self.is_alive, f"it ended with {self.process.exitcode}: {self.log()}"
             return len(self.events_of(what)) >= times
 
-        until(has_said, SECONDS, f"{what}, from {self._file.name}")
+        until(has_reported, SECONDS, f"{what}, from {self._file.name}")
 
     def log(self) -> str:
         """The end of what it has written."""

@@ -34,8 +34,8 @@ from arctic_orchestration_tests.proofs.compaction.sizes import FULL, SECONDS
 from arctic_orchestration_tests.proofs.compaction.steps import Without
 from arctic_orchestration_tests.proofs.compaction.what_is_wrong import (
     is_done,
+    unknown_files,
     what_is_wrong,
-    what_nobody_knows,
 )
 from arctic_orchestration_tests.proofs.compaction.written_tables import (
     WrittenTable,
@@ -158,7 +158,9 @@ def chosen(backend: str) -> list[tuple[str, str]]:
     return alike * ROUNDS if FULL else alike[{"sqlite": 3, "postgres": 1}[backend] :: 4]
 
 
-def test_nothing_is_lost_whoever_is_killed_and_wherever(killed: Killed, backend: str) -> None:
+def test_nothing_is_lost_whichever_process_is_killed_and_wherever(
+    killed: Killed, backend: str
+) -> None:
     """Rows as the writers left them, each task in one snapshot, no file that nobody knows."""
     began = time.monotonic()
     for role in ROLES:
@@ -170,10 +172,10 @@ def test_nothing_is_lost_whoever_is_killed_and_wherever(killed: Killed, backend:
     while killed.kills.total() < KILLS:
         killed.kill_sometime(chance)
     assert killed.ends() == []
-    unknown = what_nobody_knows(killed.written)
+    unknown = unknown_files(killed.written)
     removed = killed.remove_orphans()
     assert sorted(removed) == sorted(unknown)
-    assert what_nobody_knows(killed.written) == []
+    assert unknown_files(killed.written) == []
     assert what_is_wrong(killed._database, killed.written) == []
     manifests = [path for path in removed if path.endswith(".avro")]
     if killed.kills["SNAPSHOT_WRITTEN"]:

@@ -140,7 +140,7 @@ def test_a_worker_that_was_stopped_too_long_is_refused(
 
 
 @pytest.mark.parametrize("without", [Without.NOTHING, Without.LEASE])
-def test_a_late_report_is_refused_also_when_nobody_else_has_the_task(
+def test_a_late_report_is_refused_also_without_another_owner(
     state: Database, catalog: Catalog, table: Table, crew: Crew, without: Without
 ) -> None:
     """With the control: where nobody asks for the lease, files are taken that the cleaner took.

@@ -27,7 +27,7 @@ from arctic_orchestration_tests.proofs.compaction.written_tables import WrittenT
 def is_done(database: Database, written: Sequence[WrittenTable]) -> Callable[[], bool]:
     """Whether nothing is left to plan, merge, commit or remove."""
 
-    def ask() -> bool:
+    def check() -> bool:
         with database.read() as tx:
             if task_store.tasks(tx, states=LIVE, limit=1):
                 return False
@@ -43,7 +43,7 @@ def is_done(database: Database, written: Sequence[WrittenTable]) -> Callable[[],
                 return False
         return True
 
-    return ask
+    return check
 
 
 def what_is_wrong(database: Database, written: Sequence[WrittenTable]) -> list[str]:
@@ -54,7 +54,7 @@ def what_is_wrong(database: Database, written: Sequence[WrittenTable]) -> list[s
     return wrong
 
 
-def what_nobody_knows(written: Sequence[WrittenTable]) -> list[str]:
+def unknown_files(written: Sequence[WrittenTable]) -> list[str]:
     """All files below the tables that their metadata does not lead to, read by pyiceberg alone."""
     found = []
     for one in written:

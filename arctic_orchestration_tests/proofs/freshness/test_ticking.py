@@ -67,7 +67,7 @@ class Crowd:
                 result = place.lifecycle.tick()
                 with self._lock:
                     for request in result.requests:
-                        place.runs.ask(request)
+                        place.runs.request_run(request)
                 for run in self._started(place):
                     with begun(
                         self.world.state,
@@ -108,7 +108,7 @@ def test_each_task_is_begun_and_published_once(state: Database) -> None:
     assert crowd.begun == Counter(dict.fromkeys(names, 1))
 
 
-def test_who_does_not_ask_whether_a_task_is_free_begins_it_twice(
+def test_without_the_check_that_a_task_is_free_it_begins_twice(
     state: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: the same crowd, with a statement that takes the task whoever has it."""

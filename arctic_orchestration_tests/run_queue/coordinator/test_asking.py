@@ -97,7 +97,7 @@ def test_an_iteration_of_the_daemon_is_one_pass(
     assert sorted(queue.launched) == sorted(run.run_id for run in runs[:4])
 
 
-def test_the_daemon_asks_in_the_middle_of_a_pass(
+def test_the_daemon_calls_in_the_middle_of_a_pass(
     ruled: Callable[..., RunQueue],
     monkeypatch: pytest.MonkeyPatch,
     passes: list[datetime],
@@ -196,7 +196,7 @@ def test_only_the_frames_of_the_queues_daemon_count(ruled: Callable[..., RunQueu
         assert "_ask" not in names
 
 
-def test_without_rules_nobody_works_anything_out(
+def test_without_rules_nothing_is_computed(
     make_queue: Callable[..., RunQueue],
     backend: str,
     passes: list[datetime],

@@ -137,7 +137,7 @@ def test_a_run_whose_turn_cannot_be_written_does_not_start_and_others_do(
     assert held.run_id in [*queue.iterate(), *queue.iterate()]
 
 
-def test_a_run_whose_turn_cannot_be_written_is_not_said_to_be_held_by_dagster(
+def test_a_run_whose_turn_cannot_be_written_is_not_reported_as_held_by_dagster(
     ruled: Callable[..., RunQueue], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor in the first good pass: its pool and code location have nothing to do with it."""
@@ -154,7 +154,7 @@ def test_a_run_whose_turn_cannot_be_written_is_not_said_to_be_held_by_dagster(
     ] == []
 
 
-def test_a_run_that_cannot_be_told_costs_the_others_nothing(
+def test_a_failed_report_to_a_run_costs_the_others_nothing(
     ruled: Callable[..., RunQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was deleted just now, for example: Dagster then refuses its tags."""

@@ -325,9 +325,9 @@ def test_what_would_replace_the_limits_is_refused_with_the_mend(
         lambda: queue.submit("load"),
         queue.iterate,
     ]
-    for ask in (*requested, *requested):
+    for call in (*requested, *requested):
         with pytest.raises(ConfigurationError) as refusal:
-            ask()
+            call()
         assert str(refusal.value) == message
     assert {run.status for run in queue.instance.get_runs()} == {Status.FAILURE}
     assert queue.launched == []

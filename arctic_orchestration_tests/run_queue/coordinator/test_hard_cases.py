@@ -101,7 +101,9 @@ def test_a_rate_is_not_used_up_by_runs_that_a_pool_holds(ruled: MakeQueue) -> No
     assert turns == ["granted", "waiting", "waiting"]
 
 
-def test_a_run_behind_many_of_its_program_is_told_once(ruled: MakeQueue, clock: Clock) -> None:
+def test_the_wait_of_a_run_behind_many_of_its_program_is_reported_once(
+    ruled: MakeQueue, clock: Clock
+) -> None:
     """Not for each of those before it that begins, ends and rests."""
     clock.now = datetime.now(UTC)
     queue = ruled(intervals={"calm": {"duration": "10m", "match": {"job": "load"}}})
@@ -124,7 +126,7 @@ def run_again(queue: RunQueue, run: DagsterRun) -> DagsterRun:
     return queue.submit(run.job_name, tags=tags)
 
 
-def test_what_a_run_was_told_is_not_said_of_one_that_runs_it_again(ruled: MakeQueue) -> None:
+def test_a_reported_wait_is_not_that_of_a_re_execution(ruled: MakeQueue) -> None:
     """Nor a level that a person gave to it alone; its own level is kept."""
     queue = ruled(
         groups={"few": {"limit": 0, "match": {"job": "load"}}},
@@ -178,7 +180,7 @@ def test_a_state_file_that_is_gone_is_trouble_and_no_new_one_is_made(
     assert queue.status(run) is Status.QUEUED
 
 
-def test_runs_that_nobody_can_judge_are_told_so(
+def test_runs_that_cannot_be_judged_have_that_reason(
     make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state database never answered: nobody knows what is paused."""

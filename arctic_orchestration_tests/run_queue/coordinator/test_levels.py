@@ -41,7 +41,7 @@ def queue(
     return make_queue(backend, {**OURS, "config": config})
 
 
-def ask(database: Database, run: DagsterRun, level: int, at: datetime = NOON) -> None:
+def request(database: Database, run: DagsterRun, level: int, at: datetime = NOON) -> None:
     with database.begin() as tx:
         levels.request_level(tx, "default", run.run_id, level, at)
 
@@ -70,10 +70,10 @@ def test_a_minute_of_waiting_counts_as_a_level(queue: RunQueue, clock: Clock) ->
     assert runs["urgent"].tags["dagster/priority"] == str(60 - (NOON_SECONDS + 61))
 
 
-def test_a_level_by_hand_counts_in_the_next_pass(queue: RunQueue, database: Database) -> None:
+def test_a_manual_level_counts_in_the_next_pass(queue: RunQueue, database: Database) -> None:
     """It keeps its age; what was asked for is forgotten then."""
     first, second, third = (queue.submit("load") for _ in range(3))
-    ask(database, third, 4)
+    request(database, third, 4)
     assert queue.iterate() == [third.run_id]
     tags = queue.run(third).tags
     assert (tags["arctic/level"], tags[".dagster/arctic_queued_at"]) == (
@@ -83,16 +83,16 @@ def test_a_level_by_hand_counts_in_the_next_pass(queue: RunQueue, database: Data
     assert tags["dagster/priority"] == str(4 * 60 - NOON_SECONDS)
     assert requested(database) == []
     queue.report(third, Status.SUCCESS)
-    ask(database, first, -1)
+    request(database, first, -1)
     assert queue.iterate() == [second.run_id]
 
 
-def test_the_last_of_several_levels_by_hand_counts(queue: RunQueue, database: Database) -> None:
+def test_the_last_of_several_manual_levels_counts(queue: RunQueue, database: Database) -> None:
     """Also of one that came while the one before was being written."""
     run = queue.submit("load")
-    ask(database, run, 1)
+    request(database, run, 1)
     (first,) = requested(database)
-    ask(database, run, 2, LATER)
+    request(database, run, 2, LATER)
     with database.begin() as tx:
         levels.written(tx, "default", first)
     assert [request.level for request in requested(database)] == [2]
@@ -106,7 +106,7 @@ def test_a_level_that_was_written_and_not_forgotten_is_written_again(
     """A crash in between costs nothing: the pass after it does both."""
     blocking, run = queue.submit("load"), queue.submit("bill")
     assert queue.iterate() == [blocking.run_id]
-    ask(database, run, 3)
+    request(database, run, 3)
 
     def crash(*given: Any) -> None:
         raise RuntimeError("the power is gone")
@@ -128,7 +128,7 @@ def test_a_level_for_a_run_that_waits_no_more_is_forgotten(
     assert queue.iterate() == [started.run_id]
     queue.instance.delete_run(deleted.run_id)
     for run in (started, deleted):
-        ask(database, run, 9)
+        request(database, run, 9)
     queue.iterate()
     assert requested(database) == []
     assert queue.run(started).tags["arctic/level"] == "0"

@@ -92,7 +92,7 @@ def test_shares_are_lent_and_come_back(ruled: Callable[..., RunQueue]) -> None:
     assert queue.iterate() == [low[2].run_id]
 
 
-def test_a_run_is_told_once_what_holds_it_and_again_when_that_changes(
+def test_what_holds_a_run_is_reported_once_and_again_when_it_changes(
     ruled: Callable[..., RunQueue], clock: Clock
 ) -> None:
     """As an event and as a tag; the event stays in its log when it has started."""
@@ -118,7 +118,7 @@ def test_a_run_is_told_once_what_holds_it_and_again_when_that_changes(
     assert reported_waits(queue, run) == [window, group]
 
 
-def test_a_run_that_starts_at_once_is_told_nothing(ruled: Callable[..., RunQueue]) -> None:
+def test_nothing_is_reported_of_a_run_that_starts_at_once(ruled: Callable[..., RunQueue]) -> None:
     queue = ruled(groups={"few": {"limit": 1, "match": {"job": "load"}}})
     run = queue.submit("load")
     assert queue.iterate() == [run.run_id]

@@ -207,7 +207,7 @@ def test_a_rule_matches_the_assets_of_a_run(ruled: Callable[..., RunQueue]) -> N
     assert ours(queue.submit("marts", assets=["marts/totals"])) == {}
 
 
-def test_tags_of_assets_that_cannot_be_asked_for_cost_no_run(
+def test_tags_of_assets_that_cannot_be_read_cost_no_run(
     ruled: Callable[..., RunQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The code location is gone just now: the run has what is known without it."""
@@ -224,7 +224,7 @@ def test_tags_of_assets_that_cannot_be_asked_for_cost_no_run(
     assert ours(queue.run(made)) == FEW
 
 
-def test_names_that_no_rule_has_are_told_on_the_run(ruled: Callable[..., RunQueue]) -> None:
+def test_names_that_no_rule_has_are_reported_on_the_run(ruled: Callable[..., RunQueue]) -> None:
     """One event a name, before it is queued; what is known is followed."""
     queue = ruled(queues=QUEUES)
     run = queue.submit("yard", assets=["yard/sails"], tags={"arctic/window": "night, day",
@@ -242,7 +242,7 @@ def test_names_that_no_rule_has_are_told_on_the_run(ruled: Callable[..., RunQueu
     assert queue.status(run) is Status.QUEUED
 
 
-def test_a_retried_run_keeps_its_level_and_takes_its_turn_anew(
+def test_a_retried_run_keeps_its_level_and_takes_its_turn_again(
     ruled: Callable[..., RunQueue], clock: Clock
 ) -> None:
     """By Dagster's own way to execute a run again, which copies its tags."""

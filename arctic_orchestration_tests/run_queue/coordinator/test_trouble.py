@@ -66,7 +66,7 @@ class State:
         finally:
             database.close()
 
-    def ask(self, question: Callable[[sa.Connection], Any]) -> Any:
+    def query(self, question: Callable[[sa.Connection], Any]) -> Any:
         database = Database(self.url)
         try:
             with database.read() as tx:
@@ -264,7 +264,7 @@ def test_a_setting_that_cannot_be_used_is_such_trouble(
     assert logged(log) == BEGIN_AND_END
 
 
-def test_what_runs_are_told_in_the_trouble_is_kept_after_it(
+def test_waits_reported_during_an_error_are_stored_after_it(
     ruled: Callable[..., RunQueue], state: State
 ) -> None:
     """So that who asks the database later finds it."""
@@ -276,7 +276,7 @@ def test_what_runs_are_told_in_the_trouble_is_kept_after_it(
     assert len(reported_waits(queue, held)) == 1
     state.mend()
     queue.iterate()
-    assert held.run_id in state.ask(lambda tx: waits.reported_waits(tx, "default"))
+    assert held.run_id in state.query(lambda tx: waits.reported_waits(tx, "default"))
 
 
 def test_what_waits_no_more_after_the_trouble_is_forgotten(
@@ -286,14 +286,14 @@ def test_what_waits_no_more_after_the_trouble_is_forgotten(
     queue = ruled()
     runs = [queue.submit("load") for _ in range(3)]
     queue.iterate()
-    assert state.ask(lambda tx: waits.reported_waits(tx, "default")).keys() == {runs[2].run_id}
+    assert state.query(lambda tx: waits.reported_waits(tx, "default")).keys() == {runs[2].run_id}
     state.break_()
     queue.report(runs[0], Status.SUCCESS)
     assert queue.iterate() == [runs[2].run_id]
     queue.iterate()
     state.mend()
     queue.iterate()
-    assert state.ask(lambda tx: waits.reported_waits(tx, "default")) == {}
+    assert state.query(lambda tx: waits.reported_waits(tx, "default")) == {}
 
 
 def test_the_log_says_once_that_the_database_cannot_be_written(
@@ -357,7 +357,7 @@ def test_a_schema_of_another_version_leaves_no_connections_behind(
 
 
 @pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
-def test_a_file_that_was_replaced_is_read_anew(
+def test_a_file_that_was_replaced_is_read_again(
     ruled: Callable[..., RunQueue], state: State
 ) -> None:
     """Removed and made again by a command, or put back from a backup."""

@@ -40,7 +40,7 @@ def test_each_stale_parent_is_named_with_its_age() -> None:
 @pytest.mark.parametrize(
     ("recheck", "look_again"), [(None, 120), ("10s", 10), (timedelta(hours=1), 3600)]
 )
-def test_it_looks_again_after_the_time_to_recheck(recheck: Any, look_again: int) -> None:
+def test_it_rechecks_after_the_time_to_recheck(recheck: Any, look_again: int) -> None:
     """Two minutes, unless it says otherwise."""
     fresh = only.fresh({"a": 1}, **({} if recheck is None else {"recheck": recheck}))
     assert fresh.decide(Known(), NOW).recheck_at == NOW + timedelta(seconds=look_again)

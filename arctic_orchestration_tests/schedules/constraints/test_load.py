@@ -31,7 +31,7 @@ def test_only_what_is_below_the_share_admits(
 
 
 @pytest.mark.parametrize("probe", ["runs", "cpu", "memory", "spark"])
-def test_each_probe_is_asked_for_by_its_name(probe: str) -> None:
+def test_each_probe_is_requested_by_its_name(probe: str) -> None:
     """And no other is measured."""
     facts = Known(loads={probe: 0.5})
     assert only.load(below=0.6, probe=probe).decide(facts, NOW).decision is Decision.ADMIT

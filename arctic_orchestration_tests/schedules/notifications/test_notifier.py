@@ -17,7 +17,9 @@ from arctic_orchestration_tests.schedules.notifications.post import Post, Postbo
 from arctic_orchestration_tests.schedules.simulated import at
 
 
-def test_each_channel_is_told_what_it_asked_for(post: Post, write: Callable[..., None]) -> None:
+def test_each_channel_receives_what_it_subscribed_to(
+    post: Post, write: Callable[..., None]
+) -> None:
     """By the kind of the event, and by the tags of the schedule, all of which must match."""
     post.channels(
         {"url": "json://everything"},
@@ -37,7 +39,7 @@ def test_each_channel_is_told_what_it_asked_for(post: Post, write: Callable[...,
     assert post.boxes["everything"].names == ["s1", "s2", "s3"]
 
 
-def test_what_nobody_wants_to_know_is_done_with(
+def test_a_notice_without_subscriber_is_done(
     post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
 ) -> None:
     """It does not wait for a channel that might come."""
@@ -47,7 +49,7 @@ def test_what_nobody_wants_to_know_is_done_with(
     assert rows() == [(0, None, None)]
 
 
-def test_a_failing_channel_is_asked_again_and_the_others_are_not(
+def test_a_failing_channel_is_retried_and_the_others_are_not(
     post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
 ) -> None:
     """After 1 minute, 5, 30, 2 hours; the good channel is told once."""
@@ -69,7 +71,7 @@ def test_a_failing_channel_is_asked_again_and_the_others_are_not(
     assert post.boxes["good"].names == ["s1"]
 
 
-def test_a_channel_that_recovers_is_told_what_it_missed(
+def test_a_channel_that_recovers_receives_what_it_missed(
     post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
 ) -> None:
     """And the problem it had is forgotten."""
@@ -84,7 +86,7 @@ def test_a_channel_that_recovers_is_told_what_it_missed(
     assert rows() == [(1, None, None)]
 
 
-def test_a_channel_that_hangs_holds_up_nobody_else(
+def test_a_channel_that_hangs_delays_no_other(
     database: Database,
     tmp_path: Path,
     write: Callable[..., None],
@@ -113,7 +115,7 @@ def test_a_channel_that_hangs_holds_up_nobody_else(
     assert hangs.names == ["s1", "s1", "s2"], "at least once: the first was late, not lost"
 
 
-def test_a_flood_is_told_in_as_many_messages_as_the_limit_allows(
+def test_a_flood_is_sent_in_as_many_messages_as_the_limit_allows(
     post: Post, write: Callable[..., None]
 ) -> None:
     """Forty-seven notices and ten messages: the tenth counts the other thirty-seven."""
@@ -146,7 +148,7 @@ def test_what_comes_past_the_limit_waits_until_there_is_room(
     assert "and 2 more were held back" in post.boxes["a"].messages[-1].body("x")
 
 
-def test_news_of_more_than_a_day_ago_is_not_told(
+def test_news_of_more_than_a_day_ago_is_not_sent(
     post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
 ) -> None:
     """A channel that is configured today does not begin with last week."""

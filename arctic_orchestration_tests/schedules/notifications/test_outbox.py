@@ -56,7 +56,7 @@ def test_moves_become_news_with_the_name_and_tags_of_their_schedule(
     assert (one.job_id, one.reason) == (moves[-1].job.id, moves[-1].reason)
 
 
-def test_a_run_that_fails_is_told_to_those_who_asked(
+def test_a_run_that_fails_is_sent_to_its_subscribers(
     world: Callable[..., World], post: Post
 ) -> None:
     """From the event log to the message, and nothing of the run that succeeded."""
@@ -80,7 +80,7 @@ def test_a_run_that_fails_is_told_to_those_who_asked(
     assert jobs["bad"] in message.body("x")
 
 
-def test_a_claimed_notice_is_nobody_elses_until_its_lease_ends(
+def test_a_claimed_notice_has_one_owner_until_its_lease_ends(
     database: Database, location_id: int, write: Callable[..., None]
 ) -> None:
     """Two dispatchers do not send it twice; when the first one died, the second one does."""

@@ -93,7 +93,7 @@ def test_the_same_input_gives_the_same_lines_to_the_letter() -> None:
     assert first == [found.to_line() for found in simulate(schedules, timeline)]
 
 
-def test_a_hold_is_told_when_its_reason_changes_and_not_at_each_tick() -> None:
+def test_a_hold_is_reported_when_its_reason_changes_and_not_at_each_tick() -> None:
     """Held by a delay of 90 s, then by the slot that another run has taken meanwhile."""
     decisions = simulated(
         [
@@ -135,7 +135,7 @@ def test_a_run_ends_as_a_line_says_or_succeeds_after_its_duration() -> None:
     ]
 
 
-def test_a_run_that_never_started_is_asked_for_again() -> None:
+def test_a_run_that_never_started_is_requested_again() -> None:
     """Its request failed before it ran: the job launches a second run, and both are told."""
     decisions = simulated(
         [schedule()],
@@ -202,7 +202,7 @@ def test_people_suspend_resume_and_delete() -> None:
     ]
 
 
-def test_an_update_discards_what_waits_and_asks_for_the_new_count() -> None:
+def test_an_update_discards_what_waits_and_requires_the_new_count() -> None:
     """One of five has arrived; after the update to two, it takes two more."""
     new = {"target": "s", "trigger": {"partitions": {"asset": "a", "count": 2}}, "enabled": True}
     decisions = simulated(
@@ -222,7 +222,7 @@ def test_an_update_discards_what_waits_and_asks_for_the_new_count() -> None:
     ]
 
 
-def test_a_deployment_tells_what_it_did_to_each_schedule(tmp_path: Path) -> None:
+def test_a_deployment_reports_what_it_did_to_each_schedule(tmp_path: Path) -> None:
     """The file has t and no s; without updates, only what has no target any more is deleted."""
     new = schedule("t").to_form()
     (tmp_path / "new.yaml").write_text(json.dumps({"schedules": [new]}))
@@ -242,7 +242,7 @@ def test_a_deployment_tells_what_it_did_to_each_schedule(tmp_path: Path) -> None
     assert deployed[4:] == [(30, "t", "deleted")]
 
 
-def test_an_event_that_nobody_listened_to_is_not_given_to_who_is_deployed_later(
+def test_an_event_without_listener_is_not_given_to_a_later_schedule(
     tmp_path: Path,
 ) -> None:
     """It was read by the tick of its moment, also where no tick was needed."""

@@ -58,7 +58,7 @@ def test_it_waits_while_none_has_fired_and_says_for_what() -> None:
     assert [child.satisfied for child in firing.children] == [False, False]
 
 
-def test_it_is_asked_again_at_the_earliest_moment_a_child_names() -> None:
+def test_it_is_checked_again_at_the_earliest_moment_a_child_names() -> None:
     """Two hours before five; none when no child names one."""
     children: Any = (Looking(hours=5), Looking(hours=2))
     firing = AnyOf.model_construct(of=children).evaluate([NONE, NONE], NOW)
@@ -230,7 +230,7 @@ def test_only_an_all_of_needs_to_know_when_leaves_fired() -> None:
     assert (C | on.any_of(A & B)).notes_firings
 
 
-def test_it_looks_again_when_a_child_or_its_own_wait_ends() -> None:
+def test_it_rechecks_when_a_child_or_its_own_wait_ends() -> None:
     """Whichever is earlier: quiet at one, or the wait at two or at half past twelve."""
     quiet = on.quiet("a", "1h")
     arrived = Arrivals(events=1, partitions=1, first_at=hour(0), last_at=hour(0))

@@ -56,7 +56,7 @@ def test_the_longest_wait_counts_from_the_first_arrival() -> None:
     )
 
 
-def test_arrivals_without_a_size_are_told() -> None:
+def test_arrivals_without_a_size_are_reported() -> None:
     """Else a person would wonder why it waits."""
     firing = on.data("raw/x", "1GB").evaluate([arrived(0)], NOON)
     assert firing.reason == ("0 B of 1.0 GB of raw/x have arrived (no arrival has a size)")

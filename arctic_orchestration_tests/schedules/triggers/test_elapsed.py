@@ -83,7 +83,7 @@ def test_since_an_event_it_takes_the_events_of_that_trigger(since: Any) -> None:
         assert leaf.takes(arrival(partition)) is since.takes(arrival(partition))
 
 
-def test_each_firing_of_the_event_lets_the_time_begin_anew() -> None:
+def test_each_firing_of_the_event_restarts_the_time() -> None:
     """At the second partition of two, and at each arrival after it; not at the first."""
     leaf = on.elapsed("4h", since=on.partitions("raw/x", count=2))
     events = [(hour, arrival(str(hour))) for hour in range(3)]

@@ -88,7 +88,7 @@ def test_it_knows_when_it_fired(at: tuple[int, ...], later_at: int, first: int, 
     max_wait=st.none() | st.integers(1, 300),
     later=st.integers(0, 400),
 )
-def test_it_fires_exactly_when_it_said_it_would(
+def test_it_fires_exactly_at_the_announced_moment(
     at: list[int], duration: int, max_wait: int | None, later: int
 ) -> None:
     """Whoever looks again at the moment named, and no earlier, misses nothing."""

@@ -28,7 +28,7 @@ def test_a_success_is_what_is_waited_for_unless_it_says_otherwise() -> None:
     assert not concerns(failures, success)
 
 
-def test_several_statuses_can_be_asked_for() -> None:
+def test_several_statuses_can_be_requested() -> None:
     """However a run ends."""
     trigger = on.run("rollup", status=["success", "failure", "canceled"])
     ends = (RunStatus.SUCCESS, RunStatus.FAILURE, RunStatus.CANCELED)

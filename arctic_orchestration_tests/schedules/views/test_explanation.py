@@ -81,7 +81,7 @@ def test_each_child_of_a_trigger_says_what_has_arrived_and_what_is_missing(
     assert found.summary.startswith("its trigger is not satisfied yet: 1 of 3 partitions of raw/a")
 
 
-def test_each_constraint_says_its_verdict_and_when_it_looks_again(world: MakeWorld) -> None:
+def test_each_constraint_has_its_verdict_and_its_next_check(world: MakeWorld) -> None:
     """The delay holds until an hour after the trigger, the limit admits."""
     limits = [only.delay("1h"), only.concurrency(2, group="spark")]
     here = world([schedule(constraints=limits, on_timeout="launch", priority=3)])
@@ -182,7 +182,7 @@ def test_a_job_of_an_older_version_has_no_tree(world: MakeWorld) -> None:
     assert found.summary == "discarded: the schedule was updated"
 
 
-def test_a_job_launched_by_hand_says_so(world: MakeWorld) -> None:
+def test_a_manually_launched_job_has_that_reason(world: MakeWorld) -> None:
     """Its trigger is not satisfied, and it goes nevertheless."""
     trigger = on.partitions("raw/a", count=2)
     here = world([schedule(trigger=trigger, constraints=[only.concurrency(1)])])
@@ -325,7 +325,7 @@ def test_a_job_is_named_by_any_part_that_no_other_has(world: MakeWorld) -> None:
             explain(tx, ScheduleStore(), place, "zzzzzzzz", at(2))
 
 
-def test_a_location_is_asked_for_only_where_there_are_several(world: MakeWorld) -> None:
+def test_a_location_is_required_only_where_there_are_several(world: MakeWorld) -> None:
     """And what there is is named."""
     here = world([])
     with here.database.begin() as tx:

@@ -146,7 +146,7 @@ def test_numbers_in_two_sections_are_refused(configured: Callable[..., Any]) -> 
     ],
     indirect=True,
 )
-def test_the_section_of_concurrency_counts_where_nothing_else_is_said(
+def test_the_section_of_concurrency_is_the_default(
     make_queue: Callable[..., RunQueue], coordinator: str
 ) -> None:
     """No test of upstream: ``concurrency: runs`` instead of the run coordinator's numbers."""

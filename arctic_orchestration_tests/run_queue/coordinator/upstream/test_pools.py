@@ -56,7 +56,7 @@ def test_runs_wait_for_a_slot(
     assert [caplog.text.count(blocked.format(run)) for run in (first, second, third)] == [0, 1, 1]
 
 
-def test_a_pool_said_as_a_tag_is_a_pool(queue: Callable[..., RunQueue]) -> None:
+def test_a_pool_given_as_a_tag_is_a_pool(queue: Callable[..., RunQueue]) -> None:
     """``test_op_concurrency_aware_dequeuing``, with ``dagster/concurrency_key`` on the op."""
     here = queue(**BLOCK)
     slots(here, ice=1)
@@ -165,7 +165,7 @@ def test_a_run_that_a_pool_holds_needs_no_slot_of_the_queue(
     assert here.iterate() == [free]
 
 
-def test_a_pool_that_nobody_configured_has_the_default_limit(
+def test_a_pool_without_configuration_has_the_default_limit(
     queue: Callable[..., RunQueue],
 ) -> None:
     """``test_concurrency_buffer_with_default_slot``: one slot, made in the first pass."""
