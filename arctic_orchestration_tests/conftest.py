@@ -117,7 +117,7 @@ def _spark_starts_fast() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _migrations_read_once() -> Iterator[None]:
-    """Dagster reads its migrations anew for each storage it opens and, on SQLite, each run."""
+    """Dagster reads its migrations again for each storage it opens and, on SQLite, each run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ScriptDirectory, "from_config", _migrations)
         yield

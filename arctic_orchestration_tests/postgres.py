@@ -199,7 +199,7 @@ def _free_port() -> int:
 
 def _end_with_the_parent() -> Any:
     # A test session that is itself killed must not leave a server behind. The kernel ties this
-    # to the thread that starts the child, so it is asked for in the main thread only.
+    # to the thread that starts the child, so it is requested in the main thread only.
     if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return None
     libc = ctypes.CDLL(None, use_errno=True)

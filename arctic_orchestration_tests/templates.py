@@ -16,7 +16,7 @@ from arctic_orchestration_tests.postgres import PostgresServer
 
 
 class Templates:
-    """Makes each template when its first copy is asked for, in a directory or on a server."""
+    """Makes each template when its first copy is requested, in a directory or on a server."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -141,7 +141,7 @@ def test_the_examples_are_written_as_the_package_is(copy: Path) -> None:
 
 
 def test_make_proof_runs_what_has_two_sizes() -> None:
-    """It selects tests by their mark: a file that asks for the size has marked tests."""
+    """It selects tests by their mark: a file that requests the size has marked tests."""
     files = (ROOT / "arctic_orchestration_tests").rglob("test_*.py")
     sized = {
         file.name: text

@@ -14,7 +14,7 @@ LIFE = timedelta(milliseconds=300)
 
 
 def lease(life: timedelta = LIFE) -> Lease:
-    """A lease that was asked for a moment ago."""
+    """A lease that was requested a moment ago."""
     return Lease.taken(owner="me", token=7, requested_at=time.monotonic(), life=life)
 
 

@@ -1,4 +1,4 @@
-"""A code location whose time is told: its runs are simulated, its engine and database are real."""
+"""A code location whose time is set: its runs are simulated, its engine and database are real."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class TargetsWithout(AnyTargets):
 
 @dataclass
 class Story:
-    """A code location whose time is told: :meth:`until` lets it pass, tick by tick."""
+    """A code location whose time is set: :meth:`until` lets it pass, tick by tick."""
 
     database: Database
     step: float = 10.0
@@ -58,7 +58,7 @@ class Story:
         self.deploy()
 
     def deploy(self, *schedules: Schedule, update_schedules: bool = True) -> None:
-        """The code location is loaded anew, and declares these schedules."""
+        """The code location is loaded again, and declares these schedules."""
         self.world.schedules = schedules
         engine = self.world.new_engine()
         engine.update_schedules = update_schedules
@@ -103,7 +103,7 @@ class Story:
             return act(tx, engine.store, location, *args, at(self.seconds), **named)
 
     def apply(self, *schedules: Schedule) -> None:
-        """A person makes or changes schedules by hand."""
+        """A person makes or changes schedules manually."""
         self.do(control.apply, list(schedules))
 
     def stored(self) -> dict[str, StoredSchedule]:

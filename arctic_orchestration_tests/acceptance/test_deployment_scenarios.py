@@ -1,6 +1,6 @@
 """The third of the eight scenarios of :mod:`test_scenarios`: what deployments do to schedules.
 
-With updates on and off; schedules removed, changed and added, by the code and by hand.
+With updates on and off; schedules removed, changed and added, by the code and manually.
 """
 
 from collections.abc import Sequence
@@ -125,7 +125,7 @@ def test_a_schedule_of_the_code_changed_manually_is_kept_by_false_and_set_back_b
 
 
 def test_a_code_location_that_only_starts_again_deploys_nothing(story: Story) -> None:
-    """Its definitions did not change, so what was changed by hand stays; until they do."""
+    """Its definitions did not change, so what was changed manually stays; until they do."""
     story.deploy(*BEFORE)
     story.apply(schedule("changed", properties={"version": "by hand"}))
     story.deploy(*BEFORE)
@@ -156,7 +156,7 @@ def test_what_was_created_manually_is_touched_by_no_deployment(
 def test_without_updates_only_schedules_of_the_code_whose_target_is_gone_are_deleted(
     story: Story,
 ) -> None:
-    """With their waiting jobs; the same target made by hand stays, for the person to mend."""
+    """With their waiting jobs; the same target, created manually, stays, for the person to mend."""
     story.deploy(
         schedule("lost", target="old_rollup", count=2, properties={"version": 1}),
         schedule("changed", properties={"version": 1}, count=2),

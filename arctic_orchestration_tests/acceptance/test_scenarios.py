@@ -63,7 +63,7 @@ def test_properties_updated_by_deployment_reach_the_next_run(story: Story) -> No
     assert RunCause(first.tags).properties == {"color": "blue", "depth": 1}
 
 
-# -- four and five: an update begins anew ------------------------------------------------------
+# -- four and five: an update begins again ------------------------------------------------------
 
 
 def test_five_partitions_after_an_update_means_five(story: Story) -> None:
@@ -255,7 +255,7 @@ def test_with_dagster_one_partition_runs_now_and_four_together_later(
         )
 
     def tick() -> int:
-        """A tick of the sensor, and the runs it asks for; returns how many."""
+        """A tick of the sensor, and the runs it requests; returns how many."""
         with dg.SensorEvaluationContext(
             instance_ref=instance.get_ref(),
             repository_name=repository.name,

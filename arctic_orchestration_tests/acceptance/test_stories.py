@@ -90,7 +90,7 @@ def test_feeds_that_need_a_run_once_a_day_are_spread_over_idle_time_by_their_dea
 
 
 def test_what_has_priority_runs_on_time_and_the_rest_is_deferred_and_caught_up() -> None:
-    """One slot. Prices take it at 09:00:00; archive asks for it at :10, prices again at :30.
+    """One slot. Prices take it at 09:00:00; archive requests it at :10, prices again at :30.
 
     When it is free, at 09:01:00, prices are first though they asked later; archive has it at
     09:02:00, in one run for the three partitions that came meanwhile.

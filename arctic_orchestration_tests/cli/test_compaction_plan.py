@@ -77,7 +77,7 @@ def test_a_plan_is_offered_and_a_better_one_takes_its_place(
 
 
 def test_a_full_queue_leaves_the_table_due(lake: SmallLake, arctic: Command) -> None:
-    """What found room is offered, the rest is said."""
+    """What found room is offered, the rest is reported."""
     arctic("compaction", "queues", "update", "default", "--capacity", "1")
     lake.table("lake.flights", 3, 2)
     result = arctic("compaction", "plan", "lake.flights")

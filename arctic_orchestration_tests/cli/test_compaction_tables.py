@@ -72,7 +72,7 @@ def test_tables_that_are_not_compacted_say_why(lake: SmallLake, arctic: Command)
 def test_a_table_whose_files_cannot_be_read_does_not_hide_the_others(
     lake: SmallLake, arctic: Command, tmp_path: Path
 ) -> None:
-    """Its trouble is said in its line."""
+    """Its trouble is shown in its line."""
     lake.table("lake.flights", 1)
     broken = lake.table("lake.broken", 1)
     shutil.rmtree(Path(broken.location()) / "metadata")

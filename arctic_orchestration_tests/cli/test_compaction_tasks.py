@@ -31,7 +31,7 @@ def listed(arctic: Command, *options: str) -> list[dict[str, Any]]:
 def test_tasks_are_listed_in_the_order_in_which_they_are_claimed(
     lake: SmallLake, arctic: Command
 ) -> None:
-    """A table of a higher level first; ended ones only where they are asked for."""
+    """A table of a higher level first; ended ones only where they are requested."""
     lake.table("lake.low", 3)
     lake.table("lake.high", 4, **{"arctic.compaction.level": "1"})
     lake.tick()

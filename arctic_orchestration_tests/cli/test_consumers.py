@@ -120,7 +120,7 @@ def test_what_was_not_read_yet_is_counted(
     worker.close()
     arrive(instance, "days", *(f"2026-02-{day:02}" for day in range(1, 21)))
     last_read(state, days=1)
-    # What was read is done. Nobody can tell more without the event log, which is said.
+    # What was read is done. Nobody can tell more without the event log, which is reported.
     message = " ".join(arctic("consumers", "list").out.split())
     assert "totals days 1 as of the last reading, 1d" in message
     shown = " ".join(arctic("consumers", "show", "totals").out.split())

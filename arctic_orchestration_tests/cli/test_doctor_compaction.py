@@ -43,7 +43,7 @@ def later(monkeypatch: pytest.MonkeyPatch, span: timedelta) -> None:
 
 
 def test_a_lake_in_which_nothing_is_in_the_way_is_well(lake: SmallLake) -> None:
-    """Nothing is said of compaction where no table is known."""
+    """Nothing is reported of compaction where no table is known."""
     assert list(found()) == ["lake catalog"]
     lake.table("lake.flights", 3)
     lake.table("lake.off", 3, **{"arctic.compaction.enabled": "false"})

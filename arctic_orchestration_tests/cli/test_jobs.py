@@ -182,7 +182,7 @@ def test_a_waiting_job_is_canceled(here: World, arctic: Command) -> None:
 
 
 def test_a_launching_job_is_canceled(here: World, arctic: Command) -> None:
-    """Its request is out, which is said."""
+    """Its request is out, which is reported."""
     here.feed.arrive("raw/a", "7")
     here.tick_without_submitting(5)
     listed = arctic("jobs", "list", "--state", "launching", "--json").out

@@ -17,7 +17,7 @@ from arctic_orchestration_tests.schedules.simulated import World
 #: Clears the screen, sets the title, begins a line, goes back to its beginning, C1's CSI, and
 #: turns the direction of letters around.
 EVIL = "x\x1b[2J\x1b]0;owned\x07\nfake line\r\x9b31m\u202eabc\u2028"
-#: as it is shown, worked out by hand
+#: as it is shown, computed manually
 SHOWN = r"x\x1b[2J\x1b]0;owned\x07\nfake line\r\x9b31m\u202eabc\u2028"
 #: what may act on a terminal, but for the end of a line
 ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")

@@ -41,7 +41,7 @@ class CompactedPlace:
     place: Place
     #: the sensor's cursor, as the daemon keeps it
     cursor: str | None = None
-    #: all runs that were asked for
+    #: all runs that were requested
     requests: list[dg.RunRequest] = field(default_factory=list)
     #: all observations that were reported, stored as the daemon stores them
     observed: list[dg.AssetObservation] = field(default_factory=list)

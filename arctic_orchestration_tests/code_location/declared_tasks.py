@@ -14,7 +14,7 @@ NO_SESSION = f"{FUNCTIONS}:done_by"
 
 
 class NoSpark(dg.ConfigurableResource[Any]):
-    """In the place of a session that nobody asks for."""
+    """In the place of a session that nobody requests."""
 
 
 def written(directory: Path, name: str, *tasks: dict[str, Any], **fields: Any) -> Path:

@@ -11,7 +11,7 @@ raw = dg.AssetSpec("raw/a", partitions_def=feeds)
 
 @dg.asset(partitions_def=days, backfill_policy=dg.BackfillPolicy.single_run())
 def daily(context: dg.AssetExecutionContext) -> None:
-    """Makes the days it is asked for."""
+    """Makes the days it is requested."""
     context.log.info("days %s", context.partition_keys)
 
 

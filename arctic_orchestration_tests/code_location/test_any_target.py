@@ -1,4 +1,4 @@
-"""Any job and any asset of the code location can be asked for, whoever made the schedule."""
+"""Any job and any asset of the code location can be requested, whoever made the schedule."""
 
 from typing import Any
 
@@ -87,7 +87,7 @@ def test_a_schedule_applied_manually_may_name_any_job_or_asset(
 
 
 def test_a_declared_schedule_may_be_updated_to_another_job(place: Place) -> None:
-    """By hand, while the code goes on naming the first one."""
+    """Manually, while the code goes on naming the first one."""
     defs = location(on_a("s", "work"))
     place.tick(defs)
     apply(place, on_a("s", "down"))

@@ -28,7 +28,7 @@ schedules:
 
 @dg.op
 def add() -> None:
-    """Nothing: its runs are only asked for."""
+    """Nothing: its runs are only requested."""
 
 
 @dg.job
@@ -66,7 +66,7 @@ class Lake:
         self.place.announce(*partitions, asset="raw/flights")
 
     def runs(self) -> int:
-        """Ticks; how many runs are asked for."""
+        """Ticks; how many runs are requested."""
         return len(self.place.tick(self.definitions).run_requests or ())
 
 

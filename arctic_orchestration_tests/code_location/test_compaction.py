@@ -1,4 +1,4 @@
-"""The sensor ``arctic_compaction``: what a tick plans, marks, asks for and says."""
+"""The sensor ``arctic_compaction``: what a tick plans, marks, requests and says."""
 
 import threading
 from collections.abc import Iterator
@@ -93,7 +93,7 @@ def a_run(lake: CompactedPlace, status: dg.DagsterRunStatus, queue: str = "defau
 
 
 def test_small_files_become_a_request_of_a_run(lake: CompactedPlace) -> None:
-    """Once: the run that is asked for counts before anything of it is seen."""
+    """Once: the run that is requested counts before anything of it is seen."""
     lake.append("nyc.small", files=3)
     location = a_location()
     lake.tick(location)
@@ -192,7 +192,7 @@ def test_after_runs_that_failed_it_pauses_longer_each_time(lake: CompactedPlace)
 
 
 def test_a_table_is_due_when_its_asset_arrives(lake: CompactedPlace) -> None:
-    """By the metadata or a tag of the asset; what came before the first tick concerns nobody."""
+    """By the metadata or a tag of the asset; what came before the first tick is ignored."""
     never = EAGER | {"arctic.compaction.check-interval": "1d"}
     for name in ("nyc.by_metadata", "nyc.by_tag"):
         lake.table(name, never)
@@ -297,7 +297,7 @@ def test_a_round_that_takes_long_goes_on_between_ticks(
 def test_no_tick_fails_for_an_unexpected_error(
     lake: CompactedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is said, and workers are asked for."""
+    """It is reported, and workers are requested."""
 
     def broken(self: CompactionService, now: datetime) -> None:
         raise RuntimeError("no luck today")

@@ -20,7 +20,7 @@ from arctic_orchestration_tests.schedules.simulated import at
 
 
 class Clock:
-    """The sensor's clock, set by hand."""
+    """The sensor's clock, set manually."""
 
     def __init__(self) -> None:
         self.begin = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""The dispatcher's tick over a real instance: from what arrived to what Dagster is asked for."""
+"""The dispatcher's tick over a real instance: from what arrived to what Dagster is requested."""
 
 import json
 from typing import Any
@@ -189,7 +189,7 @@ def test_two_locations_share_a_database_and_not_their_schedules(place: Place) ->
 
 
 def test_one_dispatcher_that_is_always_on_comes_with_the_definitions() -> None:
-    """At the interval that is asked for; and the resource by which runs learn what they are for."""
+    """At the interval that is requested; and the resource by which runs learn what they are for."""
     definitions = _definitions(_schedule("s"), interval_seconds=7)
     (sensor,) = definitions.get_repository_def().sensor_defs
     assert sensor.name == "arctic_dispatcher"
@@ -245,7 +245,7 @@ def test_a_partition_that_a_redeployment_took_away_stops_its_job_alone(place: Pl
 def test_a_run_that_only_dagster_knows_to_refuse_fails_its_job_alone(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever Dagster says to one request, the others of the tick are asked for."""
+    """Whatever Dagster says to one request, the others of the tick are requested."""
     place.tick(a_location("2026-01-01"))
     place.announce("2026-01-05")
     monkeypatch.setattr(RepositoryTargets, "problem", lambda *args: None)

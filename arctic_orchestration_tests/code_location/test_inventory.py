@@ -108,7 +108,7 @@ def test_a_tick_keeps_what_the_code_has(place: Place) -> None:
 
 
 def test_the_doctor_names_the_unknown_name_that_a_schedule_waits_for(place: Place) -> None:
-    """The job that a schedule made by hand runs has left the code; another one waits for a typo."""
+    """The job of a manually created schedule has left the code; another one waits for a typo."""
     place.tick(definitions(rollup))
     made = [
         Schedule(name="runs", target="rollup", trigger=on.partitions("raw/a")),

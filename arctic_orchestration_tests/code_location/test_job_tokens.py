@@ -27,7 +27,7 @@ def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def requested(tasks: Tasks, job: Any) -> dg.RunRequest:
-    """A job is the location's one task, and its run is asked for."""
+    """A job is the location's one task, and its run is requested."""
     tasks.declare(Freshness(tasks=[fresh_parents({})(job)]).definitions())
     tasks.submit(job.name)
     (request,) = tasks.tick().run_requests or ()
@@ -63,7 +63,7 @@ def test_an_op_renews_the_lease_and_logs_the_history(tasks: Tasks) -> None:
     assert ran.success
     with tasks.database.read() as tx:
         steps = [(one.step, one.reason) for _, one in events_of(tx, task="slow")]
-    # Told once, by the first of the two.
+    # Reported once, by the first of the two.
     assert [step for step, _ in steps] == ["submitted", "acquired", "requested", "begun"]
     assert steps[-1][1] == f"run {ran.run_id} has begun"
     assert (tasks.row("slow").run_id, tasks.row("slow").last_token) == (ran.run_id, None)

@@ -42,7 +42,7 @@ def a_location(**options: Any) -> dg.Definitions:
 
 
 class Clock:
-    """The dispatcher's clock, set by hand."""
+    """The dispatcher's clock, set manually."""
 
     def __init__(self) -> None:
         self.second = 0.0
@@ -99,7 +99,7 @@ def test_the_dispatcher_reports_the_numbers_every_five_minutes(place: Place, clo
 
 
 def test_a_new_code_server_does_not_report_what_was_reported_just_now(place: Place) -> None:
-    """Dagster may start one anew each minute, and another location may have reported."""
+    """Dagster may start a new one each minute, and another location may have reported."""
     assert len(report(place, a_location())) == 1
     assert report(place, a_location()) == []
     assert report(place, a_location(location="there")) == []

@@ -258,7 +258,7 @@ def test_a_crash_repeats_at_most_the_one_end_and_loses_none(
 def test_what_dagster_does_not_take_is_reported_later(
     tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tick goes on, with the other ends and with the runs that it asks for."""
+    """The tick goes on, with the other ends and with the runs that it requests."""
     assert tasks.run_manually(FLIGHTS).success
     tasks.tick()
     with tasks.database.begin() as tx:
@@ -320,7 +320,7 @@ def test_reports_fire_no_trigger_and_make_nothing_fresh(tasks: Tasks) -> None:
             repository_def=tasks.repository, sensor_name=DISPATCHER,
         ) as context:  # fmt: skip
             tick = tasks.repository.get_sensor_def(DISPATCHER).evaluate_tick(context)
-        # Until its run is seen, which nobody makes here, it is asked for again.
+        # Until its run is seen, which nobody makes here, it is requested again.
         return sorted({str(request.run_key) for request in tick.run_requests or ()})
 
     assert dispatch() == []

@@ -48,7 +48,7 @@ def table_of(
 
 
 def add_file(table: Table, number: int, rows: int = 10) -> None:
-    """Appends one more file; its rows are told from others by the number."""
+    """Appends one more file; its rows are distinguished from others by the number."""
     first = number * 1000
     table.append(
         pa.table(

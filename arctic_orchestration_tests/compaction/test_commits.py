@@ -51,7 +51,7 @@ def merge(database: Database, clock: Clock, table: str, *plan: PlannedTask) -> l
 
 
 def test_merged_tasks_come_with_their_groups_and_outputs(database: Database) -> None:
-    """In the order in which they were merged; of the table that is asked for."""
+    """In the order in which they were merged; of the table that is requested."""
     clock = Clock()
     first, second = merge(database, clock, "lake.a", planned("a", "b"), planned("c", "d"))
     merge(database, clock, "lake.b", planned("x", "y"))

@@ -230,7 +230,7 @@ def test_a_committer_that_was_stopped_too_long_reports_nothing(
 def test_a_committer_that_is_late_publishes_nothing(
     state: Database, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its lease is asked for just before the snapshot; what another one dropped stays out."""
+    """Its lease is requested just before the snapshot; what another one dropped stays out."""
     before = rows_of(table)
     ids = merged(state, catalog, table)
     snapshots = len(table.refresh().snapshots())
@@ -256,7 +256,7 @@ def test_a_committer_that_is_late_publishes_nothing(
 def test_a_round_may_take_longer_than_a_lease_holds(
     state: Database, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is renewed meanwhile, so that no other committer begins the same round anew."""
+    """It is renewed meanwhile, so that no other committer begins the same round again."""
     merged(state, catalog, table)
     replace, life = replace_files, timedelta(minutes=10)
     # Each hundredth of a second.

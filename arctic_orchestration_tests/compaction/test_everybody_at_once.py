@@ -1,6 +1,6 @@
 """Planners, workers, committers and people at once, with leases that end all the time.
 
-Nobody waits in a circle (Postgres would end one of them with an error), and what is promised of
+No deadlock occurs (Postgres would end one of them with an error), and what is promised of
 files, attempts and queues holds in the end. ``ARCTIC_PROOF=full`` goes on ten times as long.
 """
 

@@ -19,7 +19,7 @@ from arctic_orchestration_tests.compaction.planned_lake import Lake
 
 
 class World:
-    """A lake that is observed, and a clock that is set by hand."""
+    """A lake that is observed, and a clock that is set manually."""
 
     def __init__(self, lake: Lake, database: Database) -> None:
         self.lake, self.database = lake, database

@@ -1,4 +1,4 @@
-"""Which files are merged, and why, worked out by hand."""
+"""Which files are merged, and why, computed manually."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -326,7 +326,7 @@ def test_a_task_that_is_attempted_again_stays_as_it_is() -> None:
 
 
 def test_a_task_whose_files_are_gone_is_not_attempted_again() -> None:
-    """What is left of them is planned anew."""
+    """What is left of them is planned again."""
     retried = Retried(kind=TaskKind.MINOR, reason="", paths=frozenset({"f0000", "gone"}))
     found = planned(data_files(12, MB), PlanState(retried=(retried,)))
     assert [len(task.paths) for task in found.tasks] == [12]
@@ -366,7 +366,7 @@ def test_files_that_are_not_parquet_refuse_the_table() -> None:
 
 
 def test_files_that_rest_are_left_out_and_the_others_planned() -> None:
-    """A person who asks for everything gets them too."""
+    """A person who requests everything gets them too."""
     files = data_files(30, 1 * MB)
     resting = {f"f{number:04}": NOW + HOUR * (1 + number % 2) for number in range(14)}
     found = planned(files, replace(FRESH, resting=resting))
@@ -384,7 +384,7 @@ def test_files_that_rest_are_left_out_and_the_others_planned() -> None:
 
 
 def test_zero_and_minus_zero_are_two_partitions_and_nan_is_one() -> None:
-    """As in Iceberg, where values are told apart by their bits."""
+    """As in Iceberg, where values are distinguished by their bits."""
     values = [0.0, -0.0, float("nan")]
     files = [
         file

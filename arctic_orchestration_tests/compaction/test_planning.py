@@ -30,7 +30,7 @@ DAY = timedelta(days=1)
 
 
 class World:
-    """A lake, its planner, and a clock that is set by hand."""
+    """A lake, its planner, and a clock that is set manually."""
 
     def __init__(self, lake: Lake, database: Database) -> None:
         self.lake, self.database = lake, database

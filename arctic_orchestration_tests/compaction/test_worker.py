@@ -287,7 +287,7 @@ def test_who_listens_cannot_harm_the_work(state: Database, catalog: Catalog) -> 
 def test_an_error_of_any_kind_ends_no_thread(
     state: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A claim that fails in a way that nobody thought of is made again."""
+    """A claim that fails unexpectedly is made again."""
     offered(state, table_of(catalog))
     claim = attempts.claim
     errors = iter([KeyError("a bug"), ValueError("another one")])

@@ -92,7 +92,7 @@ class Partitions:
 def engine_of(
     database: Database, log: Log, clock: Clock | None = None, *, existing: Any = None, **spec: Any
 ) -> ConsumerEngine:
-    """A registered consumer of ``raw/flights`` by the name ``totals``, unless told otherwise."""
+    """A registered consumer of ``raw/flights`` by the name ``totals``, by default."""
     form = {"name": "totals", "asset": ASSET, **spec}
     engine = ConsumerEngine(
         spec=ConsumerSpec.parse(form),

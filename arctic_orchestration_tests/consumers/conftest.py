@@ -44,7 +44,7 @@ def instance(
 def consumer(
     instance: dg.DagsterInstance, state: Database, database_url: str
 ) -> Iterator[MakeConsumer]:
-    """Makes consumers by the name ``totals``, unless told otherwise."""
+    """Makes consumers by the name ``totals``, by default."""
     made: list[PartitionConsumer] = []
 
     def make(asset: Any = "days", **named: Any) -> PartitionConsumer:

@@ -1,6 +1,6 @@
-"""A small model of consumers: what is in the working set, worked out by hand in plain Python.
+"""A small model of consumers: what is in the working set, computed manually in plain Python.
 
-It knows of arrivals, one by one: each is unread, waits, is somebody's, or has ended: acknowledged,
+It knows of arrivals, one by one: each is unread, waits, is leased, or has ended: acknowledged,
 discarded, or gone with its partition. It never ends twice, and never is lost.
 """
 
@@ -27,7 +27,7 @@ class ModelPartition:
     """What the model knows of a partition that was read."""
 
     place: int
-    #: arrivals that are not ended and not somebody's
+    #: arrivals that are not ended and not leased
     pending: list[int]
     #: arrivals that somebody has
     held: list[int] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Model:
     ended: dict[int, str] = field(default_factory=dict)
     #: of each arrival that was read, its number among all that the consumer took
     numbers: dict[int, int] = field(default_factory=dict)
-    #: counts down for what is delivered again by hand
+    #: counts down for what is delivered again manually
     retried: int = 0
 
     def is_own(self, event: Event) -> bool:
@@ -140,7 +140,7 @@ class Model:
             known.absent = self.clock.now
 
     def retry(self, known: ModelPartition) -> None:
-        """By hand: what is discarded or done comes again."""
+        """Manually: what is discarded or done comes again."""
         if known.state == "acknowledged":
             # As if it had arrived once more; such arrivals have numbers of their own.
             self.places += 1

@@ -66,7 +66,7 @@ def test_the_end_of_a_process_says_nothing_of_what_was_named_before(
 
 @pytest.mark.parametrize("reason", [None, 5])
 def test_a_reason_is_a_text(state: Database, log: Log, clock: Clock, reason: object) -> None:
-    """Refused where it is given, and nothing is said of the partition."""
+    """Refused where it is given, and nothing is recorded of the partition."""
     engine = engine_of(state, log, clock)
     log.arrives("01")
     with engine.consume() as partitions:
@@ -80,7 +80,7 @@ def test_a_reason_is_a_text(state: Database, log: Log, clock: Clock, reason: obj
 def test_a_partition_is_one_or_its_key(
     state: Database, log: Log, clock: Clock, named: object
 ) -> None:
-    """Anything else is refused where it is given, and nothing is said of the partition."""
+    """Anything else is refused where it is given, and nothing is recorded of the partition."""
     engine = engine_of(state, log, clock)
     log.arrives("01")
     with engine.consume() as partitions:

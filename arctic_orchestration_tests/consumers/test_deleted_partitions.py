@@ -27,7 +27,7 @@ def states(state: Database, engine: ConsumerEngine) -> dict[str, str]:
 def test_what_was_deleted_and_is_announced_again_is_held_until_it_is_added(
     state: Database, log: Log, clock: Clock
 ) -> None:
-    """Whatever it was before: acknowledged, waiting, given up, or somebody's at the time."""
+    """Whatever it was before: acknowledged, waiting, given up, or leased at the time."""
     there = Partitions({"done", "waits", "failed", "had"})
     engine = engine_of(state, log, clock, existing=there, attempts=1, retry_after=timedelta(0))
     log.arrives("done", "failed", "had", "waits")
@@ -160,7 +160,7 @@ def test_taking_one_after_the_other_queries_dagster_once(
 
 
 def test_a_tick_queries_dagster_once(state: Database, log: Log, clock: Clock) -> None:
-    """However many runs it asks for."""
+    """However many runs it requests."""
     calls: list[list[str]] = []
 
     def existing(keys: Sequence[str]) -> Collection[str]:

@@ -1,4 +1,4 @@
-"""A consumer that is deleted, and made anew under its name."""
+"""A consumer that is deleted, and created again under its name."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -147,7 +147,7 @@ def test_a_reading_under_way_is_dropped(state: Database, log: Log, clock: Clock)
 def test_it_is_deleted_while_it_is_registered_from_now_on(
     state: Database, log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was there when it was looked up, and so the end of the log was not asked for."""
+    """It was there when it was looked up, and so the end of the log was not requested."""
     log.arrives("01")
     engine = engine_of(state, log, clock, start="from_now")
     engine.register()
@@ -168,7 +168,7 @@ def test_it_is_deleted_while_it_is_registered_from_now_on(
 def test_it_is_deleted_between_the_look_and_the_taking(
     state: Database, log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is nothing to take then; the next look makes it anew."""
+    """There is nothing to take then; the next look makes it again."""
     log.arrives("01")
     engine = engine_of(state, log, clock)
     take = partition_leases.take
@@ -187,7 +187,7 @@ def test_it_is_deleted_between_the_look_and_the_taking(
 
 
 def test_a_follower_goes_on(state: Database, log: Log, clock: Clock) -> None:
-    """The sensor's tick finds the consumer gone, and asks for runs of all that there is."""
+    """The sensor's tick finds the consumer gone, and requests runs of all that there is."""
 
     class NoRuns:
         def runs_by_tag(self, key: str, values: object) -> dict[str, list[object]]:

@@ -183,7 +183,7 @@ class Consuming(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(KEYS))
     def retry(self, key: str) -> None:
-        """By hand: what is discarded or done comes again, what somebody has does not."""
+        """Manually: what is discarded or done comes again, what is leased does not."""
         known = self.model.partitions.get(key)
         if known is None:
             return
@@ -199,7 +199,7 @@ class Consuming(RuleBasedStateMachine):
 
     @rule(from_now=st.booleans(), meant=st.sampled_from([False, False, True]))
     def reset(self, from_now: bool, meant: bool) -> None:
-        """All begins anew, not too often; not after the end."""
+        """All begins again, not too often; not after the end."""
         if not meant:
             return
         try:

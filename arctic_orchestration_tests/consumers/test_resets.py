@@ -1,4 +1,4 @@
-"""A consumer that begins anew, and where it begins and ends."""
+"""A consumer that begins again, and where it begins and ends."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""A run for each new partition: what the sensor asks for, and what becomes of the runs."""
+"""A run for each new partition: what the sensor requests, and what becomes of the runs."""
 
 import os
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def log_it(context: dg.OpExecutionContext) -> None:
 
 @dg.job
 def unpartitioned() -> None:
-    """Is told its partition by a tag."""
+    """A tag names its partition."""
     log_it()
 
 
@@ -47,7 +47,7 @@ def count(context: dg.OpExecutionContext) -> None:
 
 @dg.job
 def configured() -> None:
-    """Must be told how far to count."""
+    """Must be given how far to count."""
     count()
 
 
@@ -70,7 +70,7 @@ class Place:
     message: str = ""
 
     def tick(self, location: dg.Definitions) -> list[dg.RunRequest]:
-        """What the sensor asks for."""
+        """What the sensor requests."""
         repository = location.get_repository_def()
         with dg.SensorEvaluationContext(
             instance_ref=self.instance.get_ref(),
@@ -151,7 +151,7 @@ def test_success_acknowledges_and_failure_puts_back(
         ".dagster/arctic_consumer_token": "1",
     }
     assert str(first[0].run_key).startswith("each:2026-01-01:1:1:1:")
-    # Until Dagster has the runs they are asked for again, under their keys.
+    # Until Dagster has the runs they are requested again, under their keys.
     assert [one.run_key for one in place.tick(here)] == [one.run_key for one in first]
     monkeypatch.setenv(BROKEN, "2026-01-02")
     place.run(here, *first)
@@ -176,7 +176,7 @@ def test_success_acknowledges_and_failure_puts_back(
 
 @ON_SQLITE
 def test_no_more_runs_at_once_than_allowed(place: Place) -> None:
-    """What has no run yet counts; a job without partitions is told its own by a tag."""
+    """What has no run yet counts; a job without partitions gets its own from a tag."""
     consumer = PartitionConsumer("days", name="each")
     here = definitions("unpartitioned", consumer, at_once=2, where="2026-01-*")
     arrive(place.instance, "days", "2026-02-01", *(f"2026-01-0{day}" for day in range(1, 5)))

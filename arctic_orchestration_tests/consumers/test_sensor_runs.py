@@ -1,4 +1,4 @@
-"""The runs that Dagster's daemon makes of what the sensor asks for."""
+"""The runs that Dagster's daemon makes of what the sensor requests."""
 
 import logging
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def test_a_run_says_what_it_makes(
     database_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its assets, their checks and its partition; what a person asks for; or its job's name."""
+    """Its assets, their checks and its partition; what a person requests; or its job's name."""
     home = Path(dagster_instance(backend).root_directory)
     config = yaml.safe_load((home / "dagster.yaml").read_text())
     (home / "dagster.yaml").write_text(yaml.safe_dump({**config, **_AT_ONCE}))

@@ -24,7 +24,7 @@ def taken(engine: ConsumerEngine, **how: object) -> list[str]:
 def test_a_partition_that_arrives_again_is_delivered_again_once(
     state: Database, log: Log, clock: Clock
 ) -> None:
-    """However often it did; by another name, so that what was recorded of it is told apart."""
+    """However often it did; by another name, so that what was recorded of it is distinguished."""
     engine = engine_of(state, log, clock)
     log.arrives("01", "02")
     with engine.consume() as partitions:

@@ -129,7 +129,7 @@ def test_one_page_after_the_other_beside_an_open_transaction(lake: Lake) -> None
 def test_an_idle_poll_behind_an_open_transaction_reads_no_rows(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was delivered is not asked for again as long as nobody ends."""
+    """What was delivered is not requested again as long as nobody ends."""
     lake.arrive("first")
     writer = lake.writer()
     lake.insert(writer, "late")

@@ -1,4 +1,4 @@
-"""A process that lands and announces files, and can be told to die at a given step of it."""
+"""A process that lands and announces files, and can be made to die at a given step of it."""
 
 import os
 import signal

@@ -293,7 +293,7 @@ def test_who_loses_the_task_while_files_are_written_commits_nothing(
 
 
 def make(lake: FlightsLake, *names: str, day: str = DAY) -> None:
-    """Materializes tasks by hand, in the location that has them."""
+    """Materializes tasks manually, in the location that has them."""
     location = flights_location if names[0].startswith("punctuality/") else reports.defs
     result = location.resolve_implicit_global_asset_job_def().execute_in_process(
         instance=lake.instance,

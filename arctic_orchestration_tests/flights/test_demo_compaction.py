@@ -89,7 +89,7 @@ def test_days_that_were_appended_become_one_file_while_more_come(
     create_run_for_test(lake.instance, job_name=JOB, status=dg.DagsterRunStatus.STARTED)
     assert restless() == f"1 runs of {JOB} have not ended"
 
-    # The rows of a day that was compacted are written anew: there is nothing to compare with.
+    # The rows of a day that was compacted are written again: there is nothing to compare with.
     assert lake.materialize("flights", partition="2013-01-02").success
     assert compare(lake.catalog, totals_of(first_days(6)), FED) == []
     assert compacted(lake.catalog.load_table("nyc.flights")) is None

@@ -160,7 +160,7 @@ def test_each_file_is_reported_to_dagster_with_path_bytes_and_rows(
 def test_files_that_landed_before_are_reported_to_a_fresh_instance(
     tmp_path: Path, dagster_instance: Callable[[str], dg.DagsterInstance]
 ) -> None:
-    """They come first, whatever days are asked for."""
+    """They come first, whatever days are requested."""
     source, landing = small_source(tmp_path / "source"), Landing(tmp_path / "landing")
     first = DagsterAnnouncements(dagster_instance("sqlite"))
     list(feed_days(source, landing, first, [date(2013, 1, 1)], feeds=["flights"]))

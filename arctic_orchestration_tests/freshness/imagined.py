@@ -129,7 +129,7 @@ class Place:
         self.lifecycle = self.deployed(tasks)
 
     def deployed(self, tasks: Sequence[TaskSpec] | None) -> Lifecycle:
-        """Its code server, started anew with these definitions."""
+        """Its code server, started again with these definitions."""
         self.lifecycle = Lifecycle(
             database=self.world.state,
             cluster=self.cluster,

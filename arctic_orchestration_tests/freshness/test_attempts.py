@@ -19,7 +19,7 @@ def _fails(place: Place, *, started: bool = True, why: str | None = None) -> Non
 
 @pytest.mark.parametrize("kind", ["asset", "job"])
 def test_a_run_that_could_not_start_is_no_attempt(world: World, kind: str) -> None:
-    """A task without retries is asked for again after 1, 2 and 4 minutes, and made."""
+    """A task without retries is requested again after 1, 2 and 4 minutes, and made."""
     east = world.place(spec("flights", kind=kind))
     (submission,) = east.submit("flights")
     for number, minutes in enumerate((1, 2, 4), start=1):

@@ -1,4 +1,4 @@
-"""What a task is, and when a success is fresh; moments are counted by hand."""
+"""What a task is, and when a success is fresh; moments are counted manually."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -42,7 +42,7 @@ def end_of(world: World, submission: Submission) -> Ending:
 
 
 def test_an_end_is_found_until_it_is_noted(world: World) -> None:
-    """The oldest first, and no more than was asked for; who has not ended is not among them."""
+    """The oldest first, and no more than was requested; who has not ended is not among them."""
     lake = world.place(spec("a"), spec("b"))
     (a,), (b,) = lake.submit("a"), lake.submit("b")
     lake.tick()

@@ -26,7 +26,7 @@ def test_a_task_without_parents_is_acquired_run_and_published(world: World) -> N
     again = east.tick()
 
     assert [request.run_key for request in first.requests] == [f"{submission.id}-1"]
-    # It is asked for until it is seen, and seen by the next tick.
+    # It is requested until it is seen, and seen by the next tick.
     assert again.requests == []
     row = world.row("flights")
     assert (row.token, row.run_id, row.submission) == (1, "east-lake-1", submission.id)

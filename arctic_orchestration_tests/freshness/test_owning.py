@@ -71,7 +71,7 @@ def test_a_task_that_was_made_meanwhile_is_not_given(owners: Owners) -> None:
 
 
 def test_with_force_it_counts_when_the_success_was_begun(owners: Owners) -> None:
-    """Begun before, published after: not what was asked for."""
+    """Begun before, published after: not what was requested."""
     owners.acquire("ann")
     owners.clock.passes(seconds=10)
     owners.publish("ann", 1)

@@ -33,7 +33,7 @@ def test_the_places_of_a_batch_are_those_of_all_clusters(world: World) -> None:
 
 
 def test_the_places_of_a_cluster_that_is_gone_are_free_in_the_end(world: World) -> None:
-    """Five minutes after its leases are over; until then it may only have been started anew."""
+    """Five minutes after its leases are over; until then it may only have been started again."""
     night = [spec(name, batch="night", concurrency=1) for name in ("a", "b")]
     east, west = (world.place(*night, cluster=name) for name in ("east", "west"))
     (first,) = east.submit("a")

@@ -61,7 +61,7 @@ def test_only_what_changed_is_written(world: World) -> None:
 
 
 def test_a_task_that_is_declared_no_more_fails_what_waits_for_it(world: World) -> None:
-    """One that is to be looked at, and one whose run is asked for."""
+    """One that is to be looked at, and one whose run is requested."""
     east = world.place(spec("a"), spec("b"))
     (submission,) = east.submit("a")
     east.tick()
@@ -78,7 +78,7 @@ def test_a_task_that_is_declared_no_more_fails_what_waits_for_it(world: World) -
 
 
 def test_two_dagster_instances_of_one_cluster_name_do_not_make_a_task_twice(world: World) -> None:
-    """The location is the first one's; the other one is told what to set, and asks for nothing."""
+    """The location is the first one's; the other one is told what to set, and requests nothing."""
     first = world.place(spec("report", kind="job"))
     second = Place(world, "east", "lake", [spec("report", kind="job")])
     second.storage_id = "storage of another instance"

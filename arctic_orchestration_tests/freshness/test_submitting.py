@@ -1,4 +1,4 @@
-"""Submissions: what may be asked for, and what is refused with nothing written."""
+"""Submissions: what may be requested, and what is refused with nothing written."""
 
 from datetime import timedelta
 from typing import Any

@@ -49,7 +49,7 @@ class _OneKey(pe.KmsClient):  # type: ignore[misc]
 
 
 def encrypted(path: Path, rows: pa.Table, *, footer: bool) -> LiveFile:
-    """Writes a file of which the columns, and the footer too if asked for, are encrypted."""
+    """Writes a file of which the columns, and the footer too if requested, are encrypted."""
     properties = pe.CryptoFactory(_OneKey).file_encryption_properties(
         pe.KmsConnectionConfig(),
         pe.EncryptionConfiguration(footer_key="k", uniform_encryption=True)

@@ -107,7 +107,7 @@ def append(table: Table, rows: Sequence[Row]) -> None:
 
 
 def overwrite(table: Table, number: int, rows: Sequence[Row]) -> None:
-    """Puts rows in the place of those with an id, by writing their files anew."""
+    """Puts rows in the place of those with an id, by writing their files again."""
     while True:
         try:
             table.refresh().overwrite(arrow(rows), overwrite_filter=f"id == {number}")

@@ -76,7 +76,7 @@ def test_what_is_committed_after_it_was_made_is_known(table: Table) -> None:
 
 
 def test_a_manifest_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten snapshots share manifests, and several directories are asked for."""
+    """Ten snapshots share manifests, and several directories are requested."""
     for number in range(10):
         add(table, (number, "JFK"))
     opened: list[str] = []
@@ -93,7 +93,7 @@ def test_a_manifest_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_delete_files_are_known_in_whatever_form_their_paths_are(table: Table) -> None:
-    """A table by URL, with a directory that is asked for by its plain path."""
+    """A table by URL, with a directory that is requested by its plain path."""
     location = f"file://{table.location()}-url"
     other = table.catalog.create_table("lake.by_url", SCHEMA, location=location)
     path = add(other, (1, "JFK"), (2, "JFK"))

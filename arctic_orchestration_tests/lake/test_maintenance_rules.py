@@ -1,4 +1,4 @@
-"""Which snapshots and refs have had their time, on histories that are written down by hand.
+"""Which snapshots and refs have had their time, on histories that are written down manually.
 
 Snapshot 1 is a day old and snapshot 10 is ten days old; a history is told from its head backwards.
 """

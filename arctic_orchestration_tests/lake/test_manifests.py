@@ -1,4 +1,4 @@
-"""What manifests tell of a snapshot's files: by hand, and beside pyiceberg and Iceberg's Rust."""
+"""What manifests tell of a snapshot's files: manually, and beside pyiceberg and Iceberg's Rust."""
 
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ def test_files_have_what_their_entries_say(parted: Table) -> None:
 
 
 def test_a_file_keeps_its_sequence_number_in_a_rewritten_manifest(parted: Table) -> None:
-    """An overwrite writes the manifest anew; what stays in it is as old as it was."""
+    """An overwrite writes the manifest again; what stays in it is as old as it was."""
     stays, goes = imagined("/stays", ["JFK"]), imagined("/goes", ["JFK"])
     commit_files(parted, [stays, goes])
     commit_files(parted, [imagined("/new", ["JFK"])], [goes])

@@ -94,7 +94,7 @@ def test_all_types_survive_with_their_ids(
 
 
 def test_columns_come_out_as_the_table_has_them_now(spark: SparkSession, catalog: Catalog) -> None:
-    """Renamed, added, dropped, moved and widened, at the top and inside; old names used anew."""
+    """Renamed, added, dropped, moved and widened, at the top and inside; old names used again."""
     leg = StructType(NestedField(5, "miles", IntegerType()), NestedField(6, "to", StringType()))
     schema = Schema(
         NestedField(1, "id", IntegerType()),
@@ -153,7 +153,7 @@ def leg_like(first: int) -> StructType:
 def test_a_struct_of_new_fields_only_is_null_where_it_was(
     spark: SparkSession, catalog: Catalog
 ) -> None:
-    """No field that is asked for is in the file; the structs are there all the same."""
+    """No field that is requested is in the file; the structs are there all the same."""
     deep = StructType(NestedField(5, "x", LongType()), NestedField(6, "in", leg_like(7)))
     schema = Schema(
         NestedField(1, "id", LongType()),

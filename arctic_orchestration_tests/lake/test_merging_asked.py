@@ -1,4 +1,4 @@
-"""Row groups are not copied where that would write wrong files, even if it is asked for."""
+"""Row groups are not copied where that would write wrong files, even if it is requested."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -189,7 +189,7 @@ def filtered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> T
 def test_a_filter_gives_the_rows_that_match(
     spark: SparkSession, filtered: Table, row_filter: BooleanExpression, ids: list[int]
 ) -> None:
-    """Worked out by hand from the four rows above; a null matches no comparison."""
+    """Computed manually from the four rows above; a null matches no comparison."""
     assert sorted(row.id for row in read(spark, filtered, row_filter=row_filter).collect()) == ids
 
 

@@ -216,7 +216,7 @@ def test_unreadable_outputs_are_left_all(
 def test_a_storage_that_is_down_is_reported(
     table: Table, merged: Replacement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing else can be read either, so that nothing is said of the output."""
+    """Nothing else can be read either, so that nothing is recorded of the output."""
     closed_when_outputs_are_looked_at(table, monkeypatch, OSError(110, "timed out"))
     with pytest.raises(LakeError, match="cannot be read: .*timed out"):
         replace_files(table, [merged])

@@ -1,6 +1,6 @@
 """Replacements that were made are recognised by their files when their snapshot has expired.
 
-Who takes one for a conflict plans anew, and removes its outputs from under those who read them.
+Who takes one for a conflict plans again, and removes its outputs from under those who read them.
 """
 
 from pathlib import Path

@@ -68,7 +68,7 @@ def test_a_killed_committer_is_carried_on_by_the_next(
 
 
 def test_a_replacement_is_made_once_whatever_follows(table: Table, merged: Replacement) -> None:
-    """Asked for again: at once, after others have committed, with a new one beside it."""
+    """Requested again: at once, after others have committed, with a new one beside it."""
     first = replace_files(table, [merged])
     assert replace_files(table, [merged]).already == {"task-1": first.snapshot_id}
     more = [add(table, (10 + number, "JFK")) for number in range(2)]

@@ -87,7 +87,7 @@ def plain_of(schema: Schema, rows: int = 1 << 40, **more: Any) -> Writing:
 
 
 def by_arrow(paths: Sequence[str]) -> list[str]:
-    """The rows as text, since NaN and minus zero are not told apart otherwise."""
+    """The rows as text, since NaN and minus zero are not distinguished otherwise."""
     found = []
     for path in paths:
         rows = pq.ParquetFile(path).read()

@@ -184,7 +184,7 @@ def test_rows_from_anywhere_get_their_ids(spark: SparkSession, catalog: Catalog)
 
 
 def test_files_are_described_by_what_is_in_them(spark: SparkSession, catalog: Catalog) -> None:
-    """Counts and bounds of a file of four rows, worked out by hand."""
+    """Counts and bounds of a file of four rows, computed manually."""
     schema = Schema(NestedField(1, "id", IntegerType()), NestedField(2, "ratio", DoubleType()))
     table = ensure_table(catalog, "lake.described", schema)
     rows = [(5, 1.0), (-2, math.nan), (None, None), (9, 3.0)]

@@ -190,7 +190,7 @@ def test_what_all_inputs_say_is_kept_and_the_rest_is_not(
 
 
 def test_outputs_are_equal_in_size_and_no_file_is_cut() -> None:
-    """By hand: 10 files of 30 make 300; to a target of 100 three outputs, to 90 three, to 130 two.
+    """Manually: 10 files of 30 make 300; to a target of 100 three outputs, to 90 three, to 130 two.
 
     An output is at least three quarters of the target: 149 is one file, 150 two.
     """

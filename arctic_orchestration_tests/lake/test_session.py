@@ -21,7 +21,7 @@ from arctic_orchestration_tests.lake.sessions import FAST
 
 
 def test_properties_are_added_to_those_of_the_lake(tmp_path: Path) -> None:
-    """The master comes from the settings, the rest from the lake, then what was asked for."""
+    """The master comes from the settings, the rest from the lake, then what was requested."""
     found = spark_properties(settings_for(tmp_path), {"spark.executor.memory": "3g"})
     assert found["spark.master"] == "local[2]"
     assert found["spark.executor.memory"] == "3g"

@@ -38,7 +38,7 @@ def work() -> None:
 
 @dg.job
 def spare() -> None:
-    """What only a schedule made by hand names."""
+    """What only a manually created schedule names."""
     nothing()
 
 

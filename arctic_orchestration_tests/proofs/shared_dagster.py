@@ -173,7 +173,7 @@ class SharedDagster:
 
 
 def schedule_of(run: TimedRun) -> str:
-    """The name of the schedule that asked for a run."""
+    """The name of the schedule that requested a run."""
     return run.tags[SCHEDULE_TAG]
 
 

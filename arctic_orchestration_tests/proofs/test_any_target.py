@@ -40,7 +40,7 @@ _MODULE = "arctic_orchestration_tests.proofs.lake_of_targets"
 
 
 class Lake:
-    """A code location with a schedule in the code, and one made by hand of another job."""
+    """A code location with a schedule in the code, and a manually created one of another job."""
 
     def __init__(
         self, instance: dg.DagsterInstance, database_url: str, *files: str, **options: Any
@@ -65,7 +65,7 @@ class Lake:
             control.apply(tx, ScheduleStore(), here, [by_hand], utc_now())
 
     def announce(self, partition: str) -> None:
-        """A partition arrives, for which each of the two schedules asks for a run."""
+        """A partition arrives, for which each of the two schedules requests a run."""
         self.instance.report_runless_asset_event(
             dg.AssetMaterialization(["raw", "a"], partition=partition)
         )

@@ -68,7 +68,7 @@ def execute(place: HostedPlace, runs: int) -> None:
 def at_rest(place: HostedPlace, process: psutil.Process) -> tuple[list[str], int, int]:
     """The open files, threads and bytes of memory of a host that has nothing to do.
 
-    That is once its runs have ended and it has closed its connections, the one that asked for
+    That is once its runs have ended and it has closed its connections, the one that requested
     its runs included: the socket that is left is the one on which it listens.
     """
     until(lambda: not place.hosts()[0]["runs"], "all processes have ended")

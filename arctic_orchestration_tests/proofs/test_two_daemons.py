@@ -77,7 +77,7 @@ class TwoDaemons(Lake):
                 process.join(_SECONDS)
 
     def partitions_of_runs(self) -> list[str]:
-        """The partitions of the runs that were asked for one by one."""
+        """The partitions of the runs that were requested one by one."""
         tags = [run.tags for run in self.all_runs()]
         return sorted(t["dagster/partition"] for t in tags if "dagster/partition" in t)
 

@@ -38,7 +38,7 @@ defs = dg.Definitions.merge(
 
 @pytest.fixture
 def tags(place: Place) -> dict[str, str]:
-    """Those of the run that a job asks for."""
+    """Those of the run that a job requests."""
     place.tick(defs)
     place.announce("1")
     (request,) = place.tick(defs).run_requests or ()

@@ -18,7 +18,7 @@ TIMES = st.integers(-(10**8), 10**9).map(lambda n: NOON + n * SECOND)
 
 
 def test_ten_minutes_of_waiting_count_as_one_level() -> None:
-    """Worked out by hand: noon is second 1772452800 of the clock of computers."""
+    """Computed manually: noon is second 1772452800 of the clock of computers."""
     assert priority(0, NOON, 600) == -1_772_452_800
     assert priority(2, NOON, 600) == -1_772_451_600
     assert priority(1, NOON + 600 * SECOND, 600) == priority(0, NOON, 600)

@@ -222,7 +222,7 @@ def test_what_ended_too_long_ago_is_not_seen(storage: Storage) -> None:
 
 
 def test_a_file_that_was_replaced_by_another_is_read(tmp_path: Path) -> None:
-    """As after a backup was put back: the new file counts its changes anew."""
+    """As after a backup was put back: the new file counts its changes again."""
     (tmp_path / "other").mkdir()
     with DagsterInstance.local_temp(str(tmp_path)) as instance:
         with DagsterInstance.local_temp(str(tmp_path / "other")) as other:
@@ -305,7 +305,7 @@ def test_a_queued_run_is_sorted_as_dagster_sorts_it(tag: dict[str, str], number:
 
 
 def test_a_queued_run_keeps_the_tags_that_gates_look_at() -> None:
-    """In one order, so that runs alike are found alike; not those that each run has anew."""
+    """In one order, so that runs alike are found alike; not those that each run has again."""
     tags = {"team": "a", "owner": "b", "arctic/window.night": "w", "arctic/group.few": "g",
             "arctic/level": "1", ".dagster/arctic_queued_at": "t", "arctic/job": "17",
             "dagster/priority": "5", "arctic/queue": "q", "arctic/rate.api": "waiting",

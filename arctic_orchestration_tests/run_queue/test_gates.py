@@ -132,7 +132,7 @@ def test_a_run_outside_of_all_rules_takes_no_place() -> None:
     "tags", [{"arctic/group.each": "by hand"}, {"arctic/group.each": "at most 5 at once"}]
 )
 def test_a_run_without_the_tag_of_its_program_takes_its_place(tags: dict[str, str]) -> None:
-    """Launched past the queue with a tag by hand; or queued before the group limited programs."""
+    """Launched past the queue with a tag manually; or queued before the group limited programs."""
     found = strays(2, job="load", tags=tags)
     of = gates(EACH, [], found)
     waits = submitted(EACH, "waits", job="load")
@@ -161,7 +161,7 @@ def test_a_window_that_is_open_lets_any_number_pass_and_says_until_when() -> Non
 
 
 def test_a_window_that_is_held_says_for_what_it_waits() -> None:
-    """Its time has come, but nobody knows what is paused."""
+    """Its time has come, but what is paused is unknown."""
     of = gates(DAY, [])
     of.windows.hold(frozenset({"day"}))
     assert shut(of, DAY) == [

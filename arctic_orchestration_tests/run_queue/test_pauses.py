@@ -66,7 +66,7 @@ def test_a_queue_and_a_group_are_paused_and_resumed(database: Database) -> None:
 def test_what_is_configured_as_paused_is_resumed_manually_and_paused_again(
     database: Database,
 ) -> None:
-    """What was said last stands over the configuration."""
+    """What was set last stands over the configuration."""
     with database.begin() as tx:
         resume(tx, "default", "queue", "low", NOON)
     assert paused(database) == {}

@@ -140,7 +140,7 @@ def test_each_run_starts_or_knows_why_not(given_: tuple[Any, ...]) -> None:
 @settings(max_examples=250)
 @given(passes())
 def test_no_limit_is_exceeded(given_: tuple[Any, ...]) -> None:
-    """Counted anew, from the configuration and the tags alone."""
+    """Counted again, from the configuration and the tags alone."""
     rules, queued, active, ended, stock, slots = given_
     made = plan(gates(rules, queued, active, ended=ended, stock=stock), max_concurrent_runs=slots)
     starting = [run for run in queued if run.run_id in made.starts]

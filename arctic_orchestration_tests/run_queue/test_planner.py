@@ -1,4 +1,4 @@
-"""A plan that is kept from pass to pass is the one that would be made anew."""
+"""A plan that is kept from pass to pass is the one that would be created again."""
 
 from datetime import timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from arctic_orchestration_tests.run_queue.queues import NOON, gates, submitted
 from arctic_orchestration_tests.run_queue.test_plan import passes
 
 PAUSED = Pause(kind=Pausable.QUEUE, name="one", paused=True, reason="", at=NOON)
-#: seconds that go by, what is in progress moves on, one is paused by hand, plans pass over runs
+#: seconds that go by, what is in progress moves on, one is paused manually, plans pass over runs
 STEPS = st.lists(
     st.tuples(
         st.sampled_from([0, 5, 30, 3600, 9 * 3600]), st.booleans(), st.booleans(), st.booleans()

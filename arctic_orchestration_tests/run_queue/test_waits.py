@@ -1,4 +1,4 @@
-"""What runs were told that they wait for, in the state database."""
+"""The reported waits of runs, in the state database."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -65,7 +65,7 @@ def test_nothing_new_writes_nothing(database: Database) -> None:
 
 
 def test_clusters_do_not_see_each_other(database: Database) -> None:
-    """Neither what runs were told nor passes."""
+    """Neither reported waits nor passes."""
     with database.begin() as tx:
         note(tx, "north", {"r1": FULL}, NOON)
         note(tx, "south", {"r1": SHUT}, NOON)

@@ -1,4 +1,4 @@
-"""Windows of the run queue: remembered between passes, and kept closed while nobody knows."""
+"""Windows of the run queue: remembered between passes, and kept closed while pauses are unknown."""
 
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any

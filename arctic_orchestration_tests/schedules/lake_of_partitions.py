@@ -78,7 +78,7 @@ def daily(name: str = "daily", **fields: Any) -> Schedule:
 
 
 def runs(here: World) -> list[str]:
-    """The partitions, or ranges, of the runs that were asked for, in order."""
+    """The partitions, or ranges, of the runs that were requested, in order."""
     return [
         str(r.partition_start)
         if r.partition_start == r.partition_end

@@ -86,7 +86,7 @@ class SimulatedDagster:
         return made
 
     def start(self, job: str, run_id: str, tags: Mapping[str, str] | None = None) -> None:
-        """A run begins, whoever asked for it."""
+        """A run begins, whoever requested it."""
         self.runs[run_id] = SimulatedRun(
             run_id=run_id, job=job, status=RunStatus.STARTED, started=True, tags=tags or {}
         )

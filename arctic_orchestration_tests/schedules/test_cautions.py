@@ -109,7 +109,7 @@ def test_a_grace_of_nothing_is_refused() -> None:
     "expression", ["R 4 * * *", "0 r * * *", "R(0-10) 4 * * *", "R/5 * * * *", "0 4 1,R * *"]
 )
 def test_random_moments_are_refused(expression: str) -> None:
-    """They are drawn anew at each look, and lose ticks."""
+    """They are drawn again at each look, and lose ticks."""
     with pytest.raises(InvalidDefinition) as refused:
         on.cron(expression)
     assert refused.value.field == "cron.expression"

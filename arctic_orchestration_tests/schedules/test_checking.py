@@ -127,7 +127,7 @@ def test_a_rule_that_breaks_holds_its_own_job_alone(
 
 
 def test_a_suspended_schedule_ignores_what_arrives(world: MakeWorld) -> None:
-    """Its waiting job is discarded, an admitted one runs; resumed, it begins anew."""
+    """Its waiting job is discarded, an admitted one runs; resumed, it begins again."""
     here = world([schedule("s", trigger=on.partitions("raw/a", count=2)), schedule("other")])
     here.feed.arrive("raw/a", "1")
     assert here.tick(1) == ["run-1"]

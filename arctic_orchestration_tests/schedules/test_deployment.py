@@ -243,7 +243,7 @@ def delete_manually(here: World, seconds: float, name: str) -> None:
 
 
 def test_what_a_person_deleted_stays_deleted(world: MakeWorld) -> None:
-    """While other schedules change, and also where it had been changed by hand before."""
+    """While other schedules change, and also where it had been changed manually before."""
     here = world([schedule("s"), schedule("t")])
     set_manually(here, 1, schedule("s", description="by hand"))
     delete_manually(here, 1, "s")

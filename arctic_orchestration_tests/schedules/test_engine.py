@@ -357,7 +357,7 @@ def test_a_schedule_that_fails_does_not_stop_the_others(
 
 
 def test_a_schedule_of_another_version_stops_only_itself(world: MakeWorld) -> None:
-    """A stored spec that this version cannot read is marked, and made anew by the next deploy."""
+    """A stored spec that this version cannot read is marked, and replaced by the next deploy."""
     here = world([schedule("old"), schedule("good", target="other")])
     with here.database.begin() as tx:
         spec = tx.execute(sa.select(schedules.c.spec).where(schedules.c.name == "old")).scalar_one()

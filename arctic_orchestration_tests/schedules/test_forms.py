@@ -59,7 +59,7 @@ def test_a_schedule_is_read_back_from_every_form(schedule: Schedule) -> None:
 
 
 def test_the_form_is_the_one_that_people_write() -> None:
-    """Written out by hand from the design; only fields that differ stand inside a trigger."""
+    """Written out manually from the design; only fields that differ stand inside a trigger."""
     assert FULL.to_form() == {
         "name": "hourly_rollup",
         "description": "Three new feeds, or at four in the morning",

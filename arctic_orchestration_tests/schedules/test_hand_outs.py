@@ -102,7 +102,7 @@ def test_a_tick_that_launches_nothing_loses_its_requests(world: MakeWorld) -> No
 
 
 def test_a_tick_that_launches_runs_keeps_its_other_requests(world: MakeWorld) -> None:
-    """A daemon needs long for many runs: each one that is seen begins the lease anew."""
+    """A daemon needs long for many runs: each one that is seen begins the lease again."""
     here, ticks = with_ticks(world, arrivals=2)
     ticks.current = "1"
     first, second = here.engine.tick(at(1)).requests

@@ -317,7 +317,7 @@ def test_a_job_canceled_by_a_person_is_news(world: MakeWorld) -> None:
 
 
 def test_a_cluster_that_is_gone_holds_a_shared_group_for_a_week(database: Database) -> None:
-    """Its runs cannot be asked for; nothing of it ticked for seven days."""
+    """Its runs cannot be requested; nothing of it ticked for seven days."""
     shared = schedule(on.partitions("raw/a"), constraints=GROUP)
     gone = World(database, [shared], location="there")
     gone.engine.cluster = "gone"

@@ -211,7 +211,7 @@ def test_without_an_inventory_nothing_is_refused_and_it_is_reported(world: MakeW
 
 
 def test_what_leaves_the_code_is_reported_by_the_next_code_server(world: MakeWorld) -> None:
-    """Of a target, and of a job that a schedule made by hand listens to."""
+    """Of a target, and of a job that a manually created schedule listens to."""
     here = world([])
     new_code(here, OWN, 1)
     apply(here, schedule("deaf", trigger=on.run("load")), schedule("fine"))

@@ -60,7 +60,7 @@ def schedule(name: str, *constraints: Any, **fields: Any) -> Schedule:
 
 
 def test_events_jobs_and_runs_are_counted(world: Worlds) -> None:
-    """Two schedules take one event of three; both are admitted and asked for."""
+    """Two schedules take one event of three; both are admitted and requested."""
     watched = Watched(world([schedule("one"), schedule("two")]))
     for asset in ("raw/a", "raw/b", "raw/c"):
         watched.world.feed.arrive(asset, "1")

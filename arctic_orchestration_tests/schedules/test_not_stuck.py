@@ -190,7 +190,7 @@ def test_a_deployment_of_something_else_discards_nothing(world: MakeWorld) -> No
 
 
 def test_what_was_admitted_does_not_change_with_the_schedule(world: MakeWorld) -> None:
-    """A request that is handed out again after an update asks for what was admitted."""
+    """A request that is handed out again after an update requests what was admitted."""
     here = world([schedule(target="old", run_config={"v": 1})])
     here.feed.arrive("raw/a", "1")
     (lost,) = here.engine.tick(at(1)).requests
@@ -203,7 +203,7 @@ def test_what_was_admitted_does_not_change_with_the_schedule(world: MakeWorld) -
 
 
 def test_a_run_counts_for_the_assets_it_makes(world: MakeWorld) -> None:
-    """A scheduled job that makes an asset holds it, as one that was started by hand does."""
+    """A scheduled job that makes an asset holds it, as one that was started manually does."""
     here = world(
         [
             schedule("by_job", target="makes_x"),

@@ -379,7 +379,7 @@ def test_a_job_that_was_split_before_is_joined(lake: MakeWorld, database: Databa
 
 
 def test_a_common_event_that_was_used_up_is_not_counted_again(lake: MakeWorld) -> None:
-    """Not even when a run in between, that the clock asked for, had no common event."""
+    """Not even when a run in between, that the clock requested, had no common event."""
     both = on.partitions("raw/days") & on.partitions("config")
     here = lake(daily(trigger=both | on.cron("0 2 * * *", partition="last_ended")))
     here.feed.arrive("config")

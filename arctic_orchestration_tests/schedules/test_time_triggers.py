@@ -159,7 +159,7 @@ def test_the_higher_priority_is_first_when_a_slot_is_free(world: MakeWorld) -> N
 
 
 def test_a_rate_counts_manual_runs_and_other_schedules(world: MakeWorld) -> None:
-    """Two an hour of the target: one by hand at 0, one of a schedule at 10, the third at 1 h."""
+    """Two an hour of the target: one manually at 0, one of a schedule at 10, the third at 1 h."""
     limited = [only.rate(2, per="1h")]
     here = world(
         [

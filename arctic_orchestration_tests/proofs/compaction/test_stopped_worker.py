@@ -143,7 +143,7 @@ def test_a_worker_that_was_stopped_too_long_is_refused(
 def test_a_late_report_is_refused_also_without_another_owner(
     state: Database, catalog: Catalog, table: Table, crew: Crew, without: Without
 ) -> None:
-    """With the control: where nobody asks for the lease, files are taken that the cleaner took.
+    """With the control: where nobody requests the lease, files are taken that the cleaner took.
 
     Its directory was removed, as its attempt was lost, when the report comes.
     """
@@ -178,7 +178,7 @@ def test_a_committer_that_was_stopped_too_long_commits_nothing_twice(
 ) -> None:
     """Stopped before its snapshot, or between it and the report; another one took over.
 
-    It may have asked for its lease just before it was stopped; then its snapshot has the wrong
+    It may have requested its lease just before it was stopped; then its snapshot has the wrong
     parent.
     """
     before = rows_of(table)

@@ -1,6 +1,6 @@
 """Proof: tables that are written to all the time are compacted, and no writer notices.
 
-Planner, worker and committer are processes, and so are the writers, who begin anew as soon as
+Planner, worker and committer are processes, and so are the writers, who begin again as soon as
 compaction has committed, or after ten seconds: if they did not wait for it, they would leave few
 cores nothing to merge with, and a committer would lose each race. ``ARCTIC_PROOF=full`` goes on
 until there were 100 snapshots of compaction on each database, by default four.

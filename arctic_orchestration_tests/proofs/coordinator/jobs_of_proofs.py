@@ -35,7 +35,7 @@ def _job(name: str, tags: dict[str, str] | None = None) -> dg.JobDefinition:
 
 @dg.asset(name="mart")
 def _mart() -> None:
-    """A run of it is told apart by its asset."""
+    """A run of it is distinguished by its asset."""
 
 
 defs = dg.Definitions(

@@ -18,7 +18,7 @@ FILE = "ARCTIC_TEST_OFFSET"
 
 
 class ShiftedTime:
-    """What ``clock`` takes for ``datetime``: ``now`` reads the offset anew each time."""
+    """What ``clock`` takes for ``datetime``: ``now`` reads the offset again each time."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

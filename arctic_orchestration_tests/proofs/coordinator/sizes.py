@@ -2,5 +2,5 @@
 
 import os
 
-#: at full counts, as ``make proof`` asks for
+#: at full counts, as ``make proof`` requests
 FULL = os.environ.get("ARCTIC_PROOF") == "full"

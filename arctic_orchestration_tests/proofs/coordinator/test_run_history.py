@@ -1,4 +1,4 @@
-"""What the proofs conclude from the history of runs, worked out by hand."""
+"""What the proofs conclude from the history of runs, computed manually."""
 
 from arctic_orchestration_tests.proofs.coordinator.run_history import (
     Held,

@@ -1,7 +1,7 @@
 """Processes that acquire tasks, make them and publish, while others kill and stop them.
 
 Half of them are runs that a person started, which acquire their task by themselves. The others are
-runs that were asked for: they submit, tick as the sensor of a location, and begin what a tick has
+runs that were requested: they submit, tick as the sensor of a location, and begin what a tick has
 acquired, under its token.
 
 The owners' clocks are hours apart. They do not ask themselves whether their lease may still be
@@ -36,7 +36,7 @@ from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_par
 from arctic_orchestration_tests.proofs.freshness.sizes import LIFE, SECONDS
 
 TASKS = ("flights", "delays", "weather")
-#: the cluster of runs that a person started, and that of runs that were asked for
+#: the cluster of runs that a person started, and that of runs that were requested
 MANUAL, REQUESTED = "east", "west"
 #: how far the clocks of the owners are from the right time, in hours
 SKEWS = (0, -5, 7, 30)

@@ -3,7 +3,7 @@
 import os
 from datetime import timedelta
 
-#: at full counts, as ``make proof`` asks for
+#: at full counts, as ``make proof`` requests
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
 
 #: publications by owners that are killed and stopped meanwhile

@@ -19,7 +19,7 @@ _KINDS = (REQUESTED, MANUAL)
 def test_no_superseded_owner_publishes(state: Database, database_url: str) -> None:
     """Four owners, hours apart by their clocks, three tasks, and somebody who kills and stops.
 
-    Runs that were asked for and runs that a person started are disturbed in turn.
+    Runs that were requested and runs that a person started are disturbed in turn.
     """
     owners = Owners(state, database_url)
     try:

@@ -96,7 +96,7 @@ class Crowd:
 
 
 def test_each_task_is_begun_and_published_once(state: Database) -> None:
-    """All are wanted ten times, and by their children; nobody waits in a circle."""
+    """All are wanted ten times, and by their children; no deadlock occurs."""
     crowd = Crowd(state)
     last = [f"t{LAYERS - 1}_{place}" for place in range(WIDTH)]
     for number in range(10):

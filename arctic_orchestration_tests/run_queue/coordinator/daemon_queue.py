@@ -77,7 +77,7 @@ class RunQueue:
 
     @property
     def launcher(self) -> RecordingRunLauncher:
-        """What launches the runs, and can be told to fail."""
+        """What launches the runs, and can be made to fail."""
         launcher = self.instance.run_launcher
         assert isinstance(launcher, RecordingRunLauncher)
         return launcher

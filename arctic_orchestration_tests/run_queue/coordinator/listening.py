@@ -48,7 +48,7 @@ def listening() -> Iterator[list[logging.LogRecord]]:
 
 
 def reported_waits(queue: RunQueue, run: Any) -> list[str]:
-    """What a run was told that it waits for."""
+    """The reported waits of a run."""
     records = queue.instance.get_records_for_run(
         run.run_id, of_type=DagsterEventType.ENGINE_EVENT
     ).records

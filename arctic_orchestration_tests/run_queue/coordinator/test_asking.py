@@ -1,4 +1,4 @@
-"""Who asks for limits: a pass of the daemon works them out once, all others see the rules only."""
+"""Who requests limits: a pass of the daemon works them out once, all others see the rules only."""
 
 import json
 import os

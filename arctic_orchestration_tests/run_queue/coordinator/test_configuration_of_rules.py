@@ -280,7 +280,7 @@ def test_a_name_that_is_no_text_is_named_by_its_path(
 def test_with_a_wrong_rule_nothing_of_the_run_queue_works(
     make_queue: Callable[..., RunQueue],
 ) -> None:
-    """Neither a submission nor a pass of the daemon; it is refused each time it is asked for."""
+    """Neither a submission nor a pass of the daemon; it is refused each time it is requested."""
     queue = make_queue("sqlite", {**OURS, "config": {"groups": {"a": {"limit": -1}}}})
     for _ in range(2):
         with pytest.raises(InvalidDefinition, match=r"run_coordinator\.config\.groups\.a\.limit"):

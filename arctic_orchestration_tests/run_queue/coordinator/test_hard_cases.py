@@ -183,7 +183,7 @@ def test_a_state_file_that_is_gone_is_trouble_and_no_new_one_is_made(
 def test_runs_that_cannot_be_judged_have_that_reason(
     make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The state database never answered: nobody knows what is paused."""
+    """The state database never answered: what is paused is unknown."""
     monkeypatch.setenv("ARCTIC_DATABASE_URL", "postgresql://127.0.0.1:1/nobody")
     config = {"queues": {"low": {"match": {"job": "load"}}}}
     queue = make_queue("sqlite", {**OURS, "config": config})

@@ -71,7 +71,7 @@ def test_a_minute_of_waiting_counts_as_a_level(queue: RunQueue, clock: Clock) ->
 
 
 def test_a_manual_level_counts_in_the_next_pass(queue: RunQueue, database: Database) -> None:
-    """It keeps its age; what was asked for is forgotten then."""
+    """It keeps its age; what was requested is forgotten then."""
     first, second, third = (queue.submit("load") for _ in range(3))
     request(database, third, 4)
     assert queue.iterate() == [third.run_id]

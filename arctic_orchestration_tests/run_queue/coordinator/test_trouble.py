@@ -319,7 +319,7 @@ def test_the_log_says_once_that_the_database_cannot_be_written(
 def test_a_schema_of_another_version_is_such_trouble(
     ruled: Callable[..., RunQueue], state: State, log: list[logging.LogRecord]
 ) -> None:
-    """Said once, on Postgres with the command that upgrades an older one."""
+    """Reported once, on Postgres with the command that upgrades an older one."""
     # SQLite is upgraded at its first use, so only one of a newer version stays another.
     revision = "0001" if state.server is not None else "newer"
     state.run(f"update arctic_alembic_version set version_num = '{revision}'")

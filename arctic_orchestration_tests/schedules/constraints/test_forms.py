@@ -11,7 +11,7 @@ from arctic_orchestration.schedules.constraints import KINDS, AnyConstraint, Con
 
 CONSTRAINTS: TypeAdapter[Constraint] = TypeAdapter(AnyConstraint)
 
-# What stands in a file, written by hand, and the same in Python.
+# What stands in a file, written manually, and the same in Python.
 WRITTEN: list[tuple[str, Constraint]] = [
     ("concurrency: {limit: 2, group: spark}", only.concurrency(2, group="spark")),
     ("rate: {limit: 10, per: 1h}", only.rate(10, per=timedelta(hours=1))),

@@ -51,7 +51,7 @@ def test_while_a_run_is_active_nothing_else_starts() -> None:
 
 
 def test_the_last_end_in_any_of_the_statuses_counts() -> None:
-    """A failure at 11:59 after a success at 11:50: only who asks for failures waits for it."""
+    """A failure at 11:59 after a success at 11:50: only who requests failures waits for it."""
     ends = {"success": NOW - timedelta(minutes=10), "failure": NOW - timedelta(minutes=1)}
     facts = Known(ended={TARGET: ends})
     assert only.minimum_interval("5m").decide(facts, NOW).decision is Decision.ADMIT

@@ -1,6 +1,6 @@
 """``window``: when it is open, on ordinary days and on those on which clocks change.
 
-Moments are written in UTC. Those of days of change were worked out by hand from the zone's
+Moments are written in UTC. Those of days of change were computed manually from the zone's
 rule, which stands beside them.
 """
 

@@ -1,4 +1,4 @@
-"""News to be told, and channels in memory that can be told to refuse or to hang."""
+"""News to be told, and channels in memory that can be made to refuse or to hang."""
 
 import threading
 from datetime import timedelta
@@ -24,7 +24,7 @@ def news(number: int = 1, event: Notice = Notice.RUN_FAILED, **fields: Any) -> N
 
 
 class Postbox(Sender):
-    """A channel in memory that can be told to refuse or to hang."""
+    """A channel in memory that can be made to refuse or to hang."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []

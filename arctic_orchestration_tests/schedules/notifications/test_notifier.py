@@ -221,7 +221,7 @@ def test_a_channel_that_stays_keeps_its_limit_when_the_file_changes(
 def test_a_limit_outlives_the_process(
     post: Post, write: Callable[..., None], database: Database, tmp_path: Path
 ) -> None:
-    """Dagster may start code servers anew each minute; that is no new allowance."""
+    """Dagster may start code servers again each minute; that is no new allowance."""
     post.channels({"url": "json://a", "limit": {"count": 2, "per": "1h"}})
     write(news(1))
     post.send(0)

@@ -59,7 +59,7 @@ def test_what_happens_at_a_tick_is_seen_by_it_and_between_two_by_the_later() -> 
 
 
 def test_a_line_of_output_has_the_fields_of_the_design() -> None:
-    """Two partitions at once make one run of a minute; what is deployed is told first."""
+    """Two partitions at once make one run of a minute; what is deployed is reported first."""
     lines = [
         found.to_json()
         for found in simulate(
@@ -359,7 +359,7 @@ def test_a_run_that_ended_by_itself_cannot_be_ended_again() -> None:
 
 
 def test_an_id_of_a_run_is_taken_once() -> None:
-    """Two runs of one id could not be told apart."""
+    """Two runs of one id could not be distinguished."""
     run = {"do": "start_run", "job": "x", "run_id": "r"}
     with pytest.raises(InvalidInput, match="timeline:2.run_id"):
         list(simulate([schedule()], happens((0, run), (1, run))))

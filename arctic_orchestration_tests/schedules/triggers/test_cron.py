@@ -1,6 +1,6 @@
 """Cron: when its ticks are, and which of those that were missed are made up.
 
-Moments are written in UTC. Those of days on which clocks change were worked out by hand from
+Moments are written in UTC. Those of days on which clocks change were computed manually from
 the zone's rule, which stands beside them.
 """
 

@@ -1,6 +1,6 @@
 """Cron through days of change, ends of months, leap years and a week without a dispatcher.
 
-Moments are written in UTC and were worked out by hand; the zone's rule stands beside them. How
+Moments are written in UTC and were computed manually; the zone's rule stands beside them. How
 one tick follows ``dst`` is in ``test_cron.py``.
 """
 
@@ -175,7 +175,7 @@ def test_a_leap_day_that_was_missed_is_made_up() -> None:
 
 
 def test_the_end_of_a_month_that_was_missed_is_made_up() -> None:
-    """The 31st of March and May, asked for in June, when there is none."""
+    """The 31st of March and May, requested in June, when there is none."""
     cron = on.cron("0 0 31 * *", catch_up="all")
     assert due(cron, "03-31 00:00", "06-30 12:00") == (
         ["03-31 00:00", "05-31 00:00"],

@@ -41,7 +41,7 @@ def test_its_timer_ends_once_however_long_nothing_ran() -> None:
 
 
 def test_it_fires_at_its_tick_and_counts_from_the_last_launch() -> None:
-    """The engine sets the timer anew when a job was admitted."""
+    """The engine sets the timer again when a job was admitted."""
     leaf = on.elapsed("4h")
     assert leaf.restarts_at_launch
     assert not leaf.restarts_at(taken((0, TICK)), NOON)

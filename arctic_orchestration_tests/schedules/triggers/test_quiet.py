@@ -91,7 +91,7 @@ def test_it_knows_when_it_fired(at: tuple[int, ...], later_at: int, first: int, 
 def test_it_fires_exactly_at_the_announced_moment(
     at: list[int], duration: int, max_wait: int | None, later: int
 ) -> None:
-    """Whoever looks again at the moment named, and no earlier, misses nothing."""
+    """Whoever rechecks at the moment named, and no earlier, misses nothing."""
     trigger = on.quiet(
         "raw/x", minutes(duration), max_wait=None if max_wait is None else minutes(max_wait)
     )

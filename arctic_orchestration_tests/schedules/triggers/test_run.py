@@ -19,7 +19,7 @@ def concerns(trigger: Run, event: Event, location: str = "here") -> bool:
 
 
 def test_a_success_is_what_is_waited_for_unless_it_says_otherwise() -> None:
-    """A failure of the job concerns only who asks for failures."""
+    """A failure of the job concerns only who requests failures."""
     usual, failures = on.run("rollup"), on.run("rollup", status="failure")
     success, failure = ended(RunStatus.SUCCESS), ended(RunStatus.FAILURE)
     assert concerns(usual, success)
@@ -37,7 +37,7 @@ def test_several_statuses_can_be_requested() -> None:
 
 
 def test_runs_are_those_of_the_schedules_own_location() -> None:
-    """Another location is asked for by its name; then its jobs are not looked for here."""
+    """Another location is requested by its name; then its jobs are not looked for here."""
     own, other = on.run("rollup"), on.run("rollup", location="there")
     assert not concerns(own, ended(RunStatus.SUCCESS, location="there"))
     assert concerns(other, ended(RunStatus.SUCCESS, location="there"))

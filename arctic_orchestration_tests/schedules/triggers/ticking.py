@@ -1,4 +1,4 @@
-"""The ticks of a cron trigger, asked for and shown in short: moments of 2026, in UTC."""
+"""The ticks of a cron trigger, requested and shown in short: moments of 2026, in UTC."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ def moment(text: str) -> datetime:
 
 
 def ticks(cron: Cron, begin: datetime, end: datetime, name: str = "s") -> list[datetime]:
-    """The ticks in ``(begin, end]``, asked for one by one."""
+    """The ticks in ``(begin, end]``, requested one by one."""
     found: list[datetime] = []
     while (at := cron.next_tick(found[-1] if found else begin, name)) is not None and at <= end:
         found.append(at)

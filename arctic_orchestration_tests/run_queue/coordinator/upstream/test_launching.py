@@ -78,7 +78,7 @@ def test_no_code_location_is_loaded_to_launch_a_run(
 
 @beyond_upstream
 def test_a_run_that_was_canceled_meanwhile_is_passed_over(queue: Callable[..., RunQueue]) -> None:
-    """No test of upstream: the daemon has chosen it, but looks again before it launches it."""
+    """No test of upstream: the daemon has chosen it, but rechecks before it launches it."""
     here = queue()
     first, second, third = (here.submit() for _ in range(3))
 
