@@ -107,14 +107,14 @@ def left_due(tx: sa.Connection, now: datetime) -> list[CompactionTable]:
 
     Cost: proportional to the due tables, whatever the number of the others.
     """
-    here = compaction_tables.c
-    awake = here.rests_until.is_(None) | (here.rests_until <= now)
+    col = compaction_tables.c
+    awake = col.rests_until.is_(None) | (col.rests_until <= now)
     query = (
         sa.select(compaction_tables)
         # By the index: a comparison with another column alone would read all rows.
-        .where(here.due_since.is_not(None), here.due_since <= here.looked_at)
-        .where(awake, here.gone_at.is_(None))
-        .order_by(here.due_since, here.name)
+        .where(col.due_since.is_not(None), col.due_since <= col.looked_at)
+        .where(awake, col.gone_at.is_(None))
+        .order_by(col.due_since, col.name)
     )
     return [_from_row(row) for row in tx.execute(query).mappings()]
 
@@ -125,14 +125,14 @@ def make_due(tx: sa.Connection, name: str, reason: str, now: datetime) -> bool:
     Returns:
         whether the table is known.
     """
-    here = compaction_tables.c
+    col = compaction_tables.c
     changed = tx.execute(
         sa.update(compaction_tables)
-        .where(here.name == name)
+        .where(col.name == name)
         .values(
-            due_since=sa.func.coalesce(here.due_since, now),
+            due_since=sa.func.coalesce(col.due_since, now),
             due_reason=reason,
-            due_number=here.due_number + 1,
+            due_number=col.due_number + 1,
         )
     )
     return changed.rowcount == 1
@@ -163,8 +163,8 @@ def record_check(
         got_room: another task found room: it is due from now on, behind tables that got none.
         refused: why the table cannot be compacted; none: it can.
     """
-    here = compaction_tables.c
-    table = sa.update(compaction_tables).where(here.name == name)
+    col = compaction_tables.c
+    table = sa.update(compaction_tables).where(col.name == name)
     tx.execute(
         table.values(
             looked_at=now,
@@ -179,11 +179,11 @@ def record_check(
     if still_due:
         # The moment is at most now: it may have become due during the tick, and the clocks of
         # others may be ahead.
-        later = table if got_room else table.where(here.due_since > now)
+        later = table if got_room else table.where(col.due_since > now)
         tx.execute(later.values(due_since=now))
     else:
         tx.execute(
-            table.where(here.due_number == due_number).values(due_since=None, due_reason=None)
+            table.where(col.due_number == due_number).values(due_since=None, due_reason=None)
         )
 
 
@@ -203,9 +203,9 @@ def partitions_merged_at(tx: sa.Connection, table: str) -> dict[tuple[TaskKind, 
 
     It outlives the tasks, which are pruned.
     """
-    here = compaction_partitions.c
-    query = sa.select(here.kind, here.partition, here.committed_at)
-    rows = tx.execute(query.where(here.table_name == table))
+    col = compaction_partitions.c
+    query = sa.select(col.kind, col.partition, col.committed_at)
+    rows = tx.execute(query.where(col.table_name == table))
     return {(TaskKind(row.kind), row.partition): row.committed_at for row in rows}
 
 
@@ -284,9 +284,9 @@ def cancel_waiting(tx: sa.Connection, name: str, reason: str, now: datetime) -> 
     Returns:
         the number of tasks.
     """
-    here = compaction_tasks.c
-    query = sa.select(here.id, here.state).where(here.table_name == name, is_waiting)
-    waiting = tx.execute(query.order_by(here.id).with_for_update(key_share=True)).all()
+    col = compaction_tasks.c
+    query = sa.select(col.id, col.state).where(col.table_name == name, is_waiting)
+    waiting = tx.execute(query.order_by(col.id).with_for_update(key_share=True)).all()
     task_store.move(
         tx,
         [(row.id, TaskState(row.state)) for row in waiting],

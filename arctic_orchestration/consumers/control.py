@@ -150,17 +150,17 @@ def reset(
     position = storage_id = None
     if begins == FROM_NOW and end is not None and end.storage_id == held.storage_id:
         since, position, storage_id = None, end.position, end.storage_id
-    here = consumer_leases.c
+    col = consumer_leases.c
     # An owner that ends or renews its lease at this moment finds its partitions gone.
     free = (
-        sa.select(here.token)
-        .where(here.consumer_id == held.id, here.state == LIVE)
+        sa.select(col.token)
+        .where(col.consumer_id == held.id, col.state == LIVE)
         .with_for_update(skip_locked=True)
     )
     tokens = list(tx.execute(free).scalars())
     tx.execute(
         sa.update(consumer_leases)
-        .where(here.consumer_id == held.id, dialect.among(tx, here.token, tokens))
+        .where(col.consumer_id == held.id, dialect.among(tx, col.token, tokens))
         .values(state=LOST, reason=f"the consumer was reset by {by}", ended_at=now)
     )
     tx.execute(sa.delete(consumer_partitions).where(_p.consumer_id == held.id))
@@ -207,9 +207,9 @@ def delete(tx: sa.Connection, consumer: Consumer, now: datetime) -> None:
         TransitionRefused: a partition is leased. Nothing was changed.
     """
     held = store.locked(tx, consumer.id)
-    here = consumer_leases.c
-    live = (here.consumer_id == held.id, here.state == LIVE)
-    query = sa.select(here.token).where(*live).with_for_update(skip_locked=True)
+    col = consumer_leases.c
+    live = (col.consumer_id == held.id, col.state == LIVE)
+    query = sa.select(col.token).where(*live).with_for_update(skip_locked=True)
     free = set(tx.execute(query).scalars())
     # Their present state: a renewal in progress is done or waits for this transaction.
     check_delete(tx, held, now)
@@ -219,7 +219,7 @@ def delete(tx: sa.Connection, consumer: Consumer, now: datetime) -> None:
             "retry then; nothing was changed"
         )
     tx.execute(sa.delete(consumer_partitions).where(_p.consumer_id == held.id))
-    tx.execute(sa.delete(consumer_leases).where(here.consumer_id == held.id))
+    tx.execute(sa.delete(consumer_leases).where(col.consumer_id == held.id))
     tx.execute(
         sa.update(consumer_rows)
         .where(consumer_rows.c.id == held.id)

@@ -171,11 +171,11 @@ class ConsumerEngine:
         if time.monotonic() - self._noted < NOTED_EVERY.total_seconds():
             return
         self._noted = time.monotonic()
-        here = consumer_rows.c
+        col = consumer_rows.c
         with self.database.begin() as tx:
             now = self.time(tx)
-            same = (here.id == known.id, here.version == known.version)
-            stale = here.read_at <= now - NOTED_EVERY
+            same = (col.id == known.id, col.version == known.version)
+            stale = col.read_at <= now - NOTED_EVERY
             tx.execute(sa.update(consumer_rows).where(*same, stale).values(read_at=now))
 
     def take(

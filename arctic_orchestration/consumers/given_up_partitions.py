@@ -47,9 +47,9 @@ def report(
         _log.warning(line)
 
     sa.event.listen(tx, "commit", committed, once=True)
-    here = locations.c
-    last = sa.select(here.id).where(here.cluster == consumer.cluster)
-    location_id = tx.execute(last.order_by(here.ticked_at.desc().nulls_last()).limit(1)).scalar()
+    col = locations.c
+    last = sa.select(col.id).where(col.cluster == consumer.cluster)
+    location_id = tx.execute(last.order_by(col.ticked_at.desc().nulls_last()).limit(1)).scalar()
     if location_id is not None:
         news = News(
             event=Notice.QUARANTINED,

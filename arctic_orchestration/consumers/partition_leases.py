@@ -240,12 +240,12 @@ def end_lease(
     partitions = lock_lease(tx, consumer_id, token)
     consumer = store.locked(tx, consumer_id)
     now = time(tx)
-    here = (_p.consumer_id == consumer_id, _p.token == token, _leased)
+    own = (_p.consumer_id == consumer_id, _p.token == token, _leased)
     counts = {"failed": 0, "put_back": 0}
     given_up: dict[str, str] = {}
     for is_shared, named in ((False, failed), (True, shared)):
         for reason, keys in _by_reason(named):
-            these = (*here, dialect.among(tx, _p.partition, keys))
+            these = (*own, dialect.among(tx, _p.partition, keys))
             recorded = _of_a_block(reason, partitions) if is_shared else reason
             number, discarded = acknowledgement.fail(
                 tx, consumer, these, recorded, now, rests=True, shared=is_shared
@@ -254,9 +254,9 @@ def end_lease(
             given_up |= dict.fromkeys(discarded, recorded)
     given_up_partitions.report(tx, consumer, given_up, now)
     for reason, keys in _by_reason(put_back):
-        these = (*here, dialect.among(tx, _p.partition, keys))
+        these = (*own, dialect.among(tx, _p.partition, keys))
         counts["put_back"] += acknowledgement.put_back(tx, these, reason, now)
-    result = LeaseResult(acknowledged=acknowledgement.acknowledge(tx, here, now), **counts)
+    result = LeaseResult(acknowledged=acknowledgement.acknowledge(tx, own, now), **counts)
     check_number(result, partitions, token)
     tx.execute(
         sa.update(consumer_leases)
@@ -346,12 +346,12 @@ def _ready(
 ) -> Iterator[Any]:
     """Yields rows that can be taken, by place, in batches of the likely size."""
     # Held partitions stop waiting where the code no longer declares that keys can be deleted.
-    here = sa.true() if has_all else _p.existed.is_(True)
+    exists = sa.true() if has_all else _p.existed.is_(True)
     while True:
         query = (
             sa.select(consumer_partitions)
             .where(
-                _p.consumer_id == consumer_id, _waiting, _p.place > after, here,
+                _p.consumer_id == consumer_id, _waiting, _p.place > after, exists,
                 sa.or_(_p.not_before.is_(None), _due(now)),
             )
             .order_by(_p.place)

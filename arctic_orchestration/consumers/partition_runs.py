@@ -168,7 +168,7 @@ class Follower:
 
     def _held(self) -> list[Delivery]:
         """Returns the leases of this follower, in the order in which they were taken."""
-        here, leases = consumer_partitions.c, consumer_leases.c
+        col, leases = consumer_partitions.c, consumer_leases.c
         with self.engine.database.read() as tx:
             known = store.find(tx, self.engine.cluster, self.engine.spec.name)
             if known is None:
@@ -178,7 +178,7 @@ class Follower:
                 sa.select(consumer_partitions, leases.taken_at)
                 .join(
                     consumer_leases,
-                    (leases.consumer_id == here.consumer_id) & (leases.token == here.token),
+                    (leases.consumer_id == col.consumer_id) & (leases.token == col.token),
                 )
                 .where(
                     leases.consumer_id == known.id,

@@ -81,18 +81,18 @@ def counted(
         now: the moment.
         unread: partitions of the log that are not in the working set, with their arrivals.
     """
-    here = consumer_partitions.c
+    col = consumer_partitions.c
     unread = unread or {}
     query = (
         sa.select(
-            here.state,
+            col.state,
             sa.func.count().label("partitions"),
-            sa.func.min(sa.case((here.held.is_(False), here.first_at))).label("oldest_at"),
-            sa.func.sum(sa.case((here.held.is_(True), 1), else_=0)).label("held"),
-            sa.func.sum(sa.case((here.not_before > now, 1), else_=0)).label("resting"),
+            sa.func.min(sa.case((col.held.is_(False), col.first_at))).label("oldest_at"),
+            sa.func.sum(sa.case((col.held.is_(True), 1), else_=0)).label("held"),
+            sa.func.sum(sa.case((col.not_before > now, 1), else_=0)).label("resting"),
         )
-        .where(here.consumer_id == consumer_id, ~dialect.among(tx, here.partition, unread))
-        .group_by(here.state)
+        .where(col.consumer_id == consumer_id, ~dialect.among(tx, col.partition, unread))
+        .group_by(col.state)
     )
     by_state = {PartitionState(row.state): row for row in tx.execute(query)}
 

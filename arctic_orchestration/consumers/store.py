@@ -64,8 +64,8 @@ def find(tx: sa.Connection, cluster: str, name: str) -> Consumer | None:
     if dialect.storable(name) != name:
         # Such a name cannot be stored in any database.
         return None
-    here = consumers.c
-    query = sa.select(consumers).where(here.cluster == cluster, here.name == name, IS_THERE)
+    col = consumers.c
+    query = sa.select(consumers).where(col.cluster == cluster, col.name == name, IS_THERE)
     row = tx.execute(query).one_or_none()
     return None if row is None else Consumer.from_row(row)
 
@@ -86,8 +86,8 @@ def by_name(tx: sa.Connection, cluster: str, name: str) -> Consumer:
 
 def all_of(tx: sa.Connection, cluster: str) -> list[Consumer]:
     """Returns the consumers of a cluster, by name."""
-    here = consumers.c
-    query = sa.select(consumers).where(here.cluster == cluster, IS_THERE).order_by(here.name)
+    col = consumers.c
+    query = sa.select(consumers).where(col.cluster == cluster, IS_THERE).order_by(col.name)
     return [Consumer.from_row(row) for row in tx.execute(query)]
 
 
@@ -147,8 +147,8 @@ def register(
     if find(tx, cluster, spec.name) is None:
         if spec.start == FROM_NOW and position is None:
             return None
-        here = consumers.c
-        deleted = (here.cluster == cluster, here.name == spec.name, ~IS_THERE)
+        col = consumers.c
+        deleted = (col.cluster == cluster, col.name == spec.name, ~IS_THERE)
         tx.execute(sa.update(consumers).where(*deleted).values(begins))
     one = by_name(tx, cluster, spec.name)
     check(one, spec, storage_id)
@@ -208,10 +208,10 @@ def moved(tx: sa.Connection, seen: Consumer, position: str, *, at_end: bool, now
     Returns:
         false: another process has read the same, and this read must be dropped.
     """
-    here = consumers.c
+    col = consumers.c
     changed = tx.execute(
         sa.update(consumers)
-        .where(here.id == seen.id, here.version == seen.version)
-        .values(position=position, version=here.version + 1, at_end=at_end, read_at=now)
+        .where(col.id == seen.id, col.version == seen.version)
+        .values(position=position, version=col.version + 1, at_end=at_end, read_at=now)
     )
     return changed.rowcount == 1

@@ -140,14 +140,14 @@ def take_in(
         number += 1
     _write(tx, consumer, changed, known)
     if number != consumer.next_number or passed_over:
-        here = consumers.c
+        col = consumers.c
         values: dict[str, Any] = {"next_number": number}
         if passed_over:
             values |= {
-                "passed_over": here.passed_over + passed_over,
+                "passed_over": col.passed_over + passed_over,
                 "passed_over_reason": reason,
             }
-        tx.execute(sa.update(consumers).where(here.id == consumer.id).values(values))
+        tx.execute(sa.update(consumers).where(col.id == consumer.id).values(values))
     return len(changed)
 
 
@@ -178,16 +178,16 @@ def keep(
     Returns:
         the reasons, by the keys of the discarded ones.
     """
-    here = consumer_partitions.c
-    mine = sa.and_(here.consumer_id == consumer_id, here.place > after)
+    col = consumer_partitions.c
+    mine = sa.and_(col.consumer_id == consumer_id, col.place > after)
     # Partitions that were held for too long are not looked up again.
     pending = sa.or_(
-        here.state == PartitionState.WAITING.value,
-        sa.and_(here.state == PartitionState.DISCARDED.value, here.held.is_(False)),
+        col.state == PartitionState.WAITING.value,
+        sa.and_(col.state == PartitionState.DISCARDED.value, col.held.is_(False)),
     )
     # There may be thousands at every take: the database compares their moments.
-    late_now = sa.and_(here.held.is_(True), here.state_at <= now - held_for).label("late")
-    query = sa.select(here.partition, here.existed, here.held, late_now).where(mine, pending)
+    late_now = sa.and_(col.held.is_(True), col.state_at <= now - held_for).label("late")
+    query = sa.select(col.partition, col.existed, col.held, late_now).where(mine, pending)
     rows = tx.execute(query).all()
     if not rows:
         return {}
@@ -201,7 +201,7 @@ def keep(
     late = [row.partition for row in rows if row.late and row.partition not in there]
 
     def those(keys: Sequence[str]) -> tuple[sa.ColumnElement[bool], ...]:
-        return mine, pending, dialect.among(tx, here.partition, keys)
+        return mine, pending, dialect.among(tx, col.partition, keys)
 
     if gone:
         tx.execute(sa.delete(consumer_partitions).where(*those(gone)))
@@ -219,22 +219,20 @@ def keep(
 
 def waiting(tx: sa.Connection, consumer_id: int, now: datetime) -> int:
     """Returns how many partitions can be taken: not resting, and not held."""
-    here = consumer_partitions.c
+    col = consumer_partitions.c
     query = sa.select(sa.func.count()).where(
-        here.consumer_id == consumer_id,
-        here.state == sa.literal_column(f"'{PartitionState.WAITING.value}'"),
-        here.held.is_(False),
-        sa.or_(here.not_before.is_(None), here.not_before <= now),
+        col.consumer_id == consumer_id,
+        col.state == sa.literal_column(f"'{PartitionState.WAITING.value}'"),
+        col.held.is_(False),
+        sa.or_(col.not_before.is_(None), col.not_before <= now),
     )
     return int(tx.execute(query).scalar_one())
 
 
 def pending_keys(tx: sa.Connection, consumer_id: int) -> set[str]:
     """Returns the keys that wait or are leased."""
-    here = consumer_partitions.c
-    query = sa.select(here.partition).where(
-        here.consumer_id == consumer_id, here.state.in_(_PENDING)
-    )
+    col = consumer_partitions.c
+    query = sa.select(col.partition).where(col.consumer_id == consumer_id, col.state.in_(_PENDING))
     return set(tx.execute(query).scalars())
 
 
@@ -281,9 +279,9 @@ def _entries(
     """Returns the rows of some partitions, and the existing keys."""
     if not keys:
         return {}, frozenset()
-    here = consumer_partitions.c
-    query = sa.select(*(here[name] for name in _FIELDS)).where(
-        here.consumer_id == consumer.id, dialect.among(tx, here.partition, sorted(keys))
+    col = consumer_partitions.c
+    query = sa.select(*(col[name] for name in _FIELDS)).where(
+        col.consumer_id == consumer.id, dialect.among(tx, col.partition, sorted(keys))
     )
     rows = tx.execute(query).mappings()
     entries = {row["partition"]: _Entry(**row) for row in rows}
@@ -329,11 +327,11 @@ def partitions_of(
     limit: int | None = None,
 ) -> list[Any]:
     """Returns the rows of a consumer's partitions in delivery order, of some or all states."""
-    here = consumer_partitions.c
-    query = sa.select(consumer_partitions).where(here.consumer_id == consumer_id)
+    col = consumer_partitions.c
+    query = sa.select(consumer_partitions).where(col.consumer_id == consumer_id)
     if states:
-        query = query.where(here.state.in_([state.value for state in states]))
-    return list(tx.execute(query.order_by(here.place).limit(limit)))
+        query = query.where(col.state.in_([state.value for state in states]))
+    return list(tx.execute(query.order_by(col.place).limit(limit)))
 
 
 def event_of(row: Any) -> dict[str, Any]:

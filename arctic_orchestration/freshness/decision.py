@@ -193,7 +193,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
     hopeless: list[str] = []
     roots: list[str] = []
     submits: list[ParentFacts] = []
-    here: dict[str, str | None] = {}
+    nearby: dict[str, str | None] = {}
     elsewhere: dict[str, str | None] = {}
     texts: list[str] = []
     for one in facts.parents:
@@ -220,7 +220,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
             roots.append(one.name)
         elif one.live is not None:
             away = _away(one, now)
-            (elsewhere if away else here)[one.name] = one.live.id
+            (elsewhere if away else nearby)[one.name] = one.live.id
             together = "was submitted together with it, and " if in_group else ""
             if one.live.wanted_by == submission.id:
                 together = "was submitted for it, and "
@@ -231,7 +231,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
                 roots.append(one.name)
         elif one.ours is not None and submission.submits_parents:
             away = _away(one, now)
-            (elsewhere if away else here)[one.name] = None
+            (elsewhere if away else nearby)[one.name] = None
             submits.append(one)
             texts.append(f"{name_and_age}, which is submitted for it{away}")
         else:
@@ -239,7 +239,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
             texts.append(name_and_age)
     if hopeless:
         return _stale("; ".join(hopeless), roots)
-    if not here and not elsewhere:
+    if not nearby and not elsewhere:
         return None
     deadline = None
     if elsewhere:
@@ -257,7 +257,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
         reason=f"waits for {'; '.join(texts)}",
         recheck_at=recheck_at if deadline is None else min(recheck_at, deadline),
         submits=tuple(submits),
-        waits_for={**here, **elsewhere},
+        waits_for={**nearby, **elsewhere},
         deadline_at=deadline,
     )
 

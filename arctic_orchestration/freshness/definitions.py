@@ -121,16 +121,16 @@ def location_of(tx: sa.Connection, cluster: str, location: str) -> RegisteredLoc
 
 def locations(tx: sa.Connection) -> list[RegisteredLocation]:
     """Returns all locations that have tasks, by cluster and name."""
-    here = task_locations.c
-    query = sa.select(task_locations).where(here.cluster != _ALL["cluster"])
-    rows = tx.execute(query.order_by(here.cluster, here.location)).mappings()
+    col = task_locations.c
+    query = sa.select(task_locations).where(col.cluster != _ALL["cluster"])
+    rows = tx.execute(query.order_by(col.cluster, col.location)).mappings()
     return [RegisteredLocation(**row) for row in rows]
 
 
 def live_locations(tx: sa.Connection, now: datetime) -> frozenset[tuple[str, str]]:
     """Returns clusters and locations that have ticked within the last day; others may be gone."""
-    here = task_locations.c
-    query = sa.select(here.cluster, here.location).where(here.ticked_at >= now - _LATELY)
+    col = task_locations.c
+    query = sa.select(col.cluster, col.location).where(col.ticked_at >= now - _LATELY)
     return frozenset((row.cluster, row.location) for row in tx.execute(query))
 
 
@@ -150,9 +150,9 @@ def register(
     _take_turn(tx)
     _ensure(tx, cluster, location)
     problem = _problem(tx, cluster, location, specs)
-    here = sa.update(task_locations).where(*_here(task_locations, cluster, location))
+    update = sa.update(task_locations).where(*_here(task_locations, cluster, location))
     if problem is not None:
-        tx.execute(here.values(trouble=f"its definitions are not registered: {problem}"))
+        tx.execute(update.values(trouble=f"its definitions are not registered: {problem}"))
         return Registration(problem=problem)
     query = sa.select(task_definitions.c.task, task_definitions.c.digest).where(
         *_here(task_definitions, cluster, location)
@@ -183,7 +183,7 @@ def register(
             for spec in changed
         ]
         tx.execute(sa.insert(task_definitions), rows)
-    tx.execute(here.values(trouble=None, digest=digest(specs)))
+    tx.execute(update.values(trouble=None, digest=digest(specs)))
     return Registration(written=len(changed), removed=len(gone))
 
 
@@ -211,12 +211,12 @@ def ticked(
     """
     _ensure(tx, cluster, location)
     place, values = task_locations.c, {"ticked_at": now}
-    here = sa.update(task_locations).where(*_here(task_locations, cluster, location))
+    update = sa.update(task_locations).where(*_here(task_locations, cluster, location))
     if storage_id is None:
-        tx.execute(here.values(values))
+        tx.execute(update.values(values))
         return
     mine = place.storage_id.is_(None) | (place.storage_id == storage_id)
-    done = tx.execute(here.where(mine).values(**values, storage_id=storage_id))
+    done = tx.execute(update.where(mine).values(**values, storage_id=storage_id))
     if not done.rowcount:
         raise of_another_storage(cluster, location)
 
@@ -238,12 +238,12 @@ def definitions(
 
     Declarations of other versions of the package that this one cannot read are skipped.
     """
-    here = task_definitions.c
-    query = sa.select(task_definitions).order_by(here.task, here.cluster, here.location)
+    col = task_definitions.c
+    query = sa.select(task_definitions).order_by(col.task, col.cluster, col.location)
     if names is not None:
-        query = query.where(dialect.among(tx, here.task, list(names)))
+        query = query.where(dialect.among(tx, col.task, list(names)))
     if batch is not None:
-        query = query.where(here.batch == batch)
+        query = query.where(col.batch == batch)
     found = [_definition(row) for row in tx.execute(query).mappings()]
     return [one for one in found if one is not None]
 
@@ -268,10 +268,8 @@ def declared(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[tuple[st
     """Returns the clusters and locations that declare each of some tasks; omits other tasks."""
     if not names:
         return {}
-    here = task_definitions.c
-    query = sa.select(here.task, here.cluster, here.location).where(
-        dialect.among(tx, here.task, names)
-    )
+    col = task_definitions.c
+    query = sa.select(col.task, col.cluster, col.location).where(dialect.among(tx, col.task, names))
     found: dict[str, list[tuple[str, str]]] = {}
     for row in tx.execute(query):
         found.setdefault(row.task, []).append((row.cluster, row.location))

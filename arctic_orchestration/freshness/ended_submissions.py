@@ -136,10 +136,10 @@ def note_reported(tx: sa.Connection, id: str, now: datetime) -> None:
 
 def _success(tx: sa.Connection, task: str, at: datetime) -> Success | None:
     """Returns the last success of a task until a moment."""
-    here = task_publications.c
+    col = task_publications.c
     # Later successes have higher tokens.
-    query = sa.select(here.at, here.run_id, here.cluster).where(here.task == task, here.at <= at)
-    found = tx.execute(query.order_by(here.token.desc()).limit(1)).first()
+    query = sa.select(col.at, col.run_id, col.cluster).where(col.task == task, col.at <= at)
+    found = tx.execute(query.order_by(col.token.desc()).limit(1)).first()
     if found is None:
         # Publications are pruned, the last success is kept forever.
         row = tasks.c

@@ -84,15 +84,15 @@ def to_forget(
             f"one whose sensor arctic_tasks does not tick: this one has within {since}, and would "
             f"register its tasks again; remove it from workspace.yaml, and retry after {since}",
         )
-    here = task_definitions.c
-    declared = sa.select(sa.func.count()).where(here.cluster == cluster, here.location == location)
+    col = task_definitions.c
+    declared = sa.select(sa.func.count()).where(col.cluster == cluster, col.location == location)
     return Forgotten(tasks=int(tx.execute(declared).scalar_one()), submissions=len(ids))
 
 
 def _live(tx: sa.Connection, location: str, cluster: str) -> list[str]:
-    here = task_submissions.c
-    live = sa.select(here.id).where(here.cluster == cluster, here.location == location, is_live)
-    return list(tx.execute(live.order_by(here.id)).scalars())
+    col = task_submissions.c
+    live = sa.select(col.id).where(col.cluster == cluster, col.location == location, is_live)
+    return list(tx.execute(live.order_by(col.id)).scalars())
 
 
 def _end(database: Database, outcomes: Outcomes, id: str, reason: str) -> bool:

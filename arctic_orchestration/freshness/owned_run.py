@@ -173,10 +173,10 @@ class Running:
                 return at
 
     def _published_before(self, tx: sa.Connection) -> datetime | None:
-        here = task_publications.c
-        query = sa.select(here.at).where(
-            here.task == self.submission.task, here.token == self.token,
-            here.submission == self.submission.id,
+        col = task_publications.c
+        query = sa.select(col.at).where(
+            col.task == self.submission.task, col.token == self.token,
+            col.submission == self.submission.id,
         )  # fmt: skip
         found: datetime | None = tx.execute(query).scalar()
         return found

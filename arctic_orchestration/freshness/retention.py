@@ -21,12 +21,12 @@ def prune(tx: sa.Connection, now: datetime) -> int:
 
     A task's row, with its token and last success, is kept forever: tokens are never reused.
     """
-    before, here = now - KEEP, task_submissions.c
-    ended = sa.select(here.id).where(here.ended_at < before).order_by(here.ended_at)
+    before, col = now - KEEP, task_submissions.c
+    ended = sa.select(col.id).where(col.ended_at < before).order_by(col.ended_at)
     ids = list(tx.execute(ended.limit(_PRUNED_AT_ONCE)).scalars())
     pruned = len(ids)
     if ids:
-        tx.execute(sa.delete(task_submissions).where(dialect.among(tx, here.id, ids)))
+        tx.execute(sa.delete(task_submissions).where(dialect.among(tx, col.id, ids)))
     steps = sa.select(task_events.c.id).where(task_events.c.at < before).order_by(task_events.c.at)
     events = list(tx.execute(steps.limit(_PRUNED_AT_ONCE)).scalars())
     if events:

@@ -275,12 +275,12 @@ def events_of(
         after: only steps with greater ids: to follow the stream.
         limit: the maximum number, from the last; none: all.
     """
-    here = task_events.c
-    query = sa.select(task_events).where(here.id > after).order_by(here.id.desc())
+    col = task_events.c
+    query = sa.select(task_events).where(col.id > after).order_by(col.id.desc())
     if task is not None:
-        query = query.where(here.task == task)
+        query = query.where(col.task == task)
     if submission is not None:
-        query = query.where(here.submission == submission)
+        query = query.where(col.submission == submission)
     rows = tx.execute(query.limit(limit)).mappings().all()
     return [(row["id"], _stored(row)) for row in reversed(rows)]
 

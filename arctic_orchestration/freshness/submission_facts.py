@@ -104,9 +104,9 @@ def parents_of(
     others = sorted(set(names) - {one.spec.name for one in declared})
     made = assets.materialized_at(others) if others else {}
     known = assets.known(others) if others else frozenset()
-    here = (submission.cluster, submission.location)
+    place = (submission.cluster, submission.location)
     strangers = {one.spec.name for one in declared} - {
-        one.spec.name for one in declared if _is_near(one, here, spec.batch)
+        one.spec.name for one in declared if _is_near(one, place, spec.batch)
     }
     together = _placed_together(tx, submission, sorted(strangers))
     # Only waiting submissions have rows of waits.
@@ -116,15 +116,15 @@ def parents_of(
     seen = definitions.live_locations(tx, submission.submitted_at) if crowded else frozenset()
 
     def seen_at(cluster: str, location: str) -> datetime | None:
-        if (cluster, location) == here:
+        if (cluster, location) == place:
             return None
-        place = definitions.location_of(tx, cluster, location)
-        return (place.ticked_at if place is not None else None) or submission.submitted_at
+        registered = definitions.location_of(tx, cluster, location)
+        return (registered.ticked_at if registered is not None else None) or submission.submitted_at
 
     def facts_of_parent(parent: Parent) -> ParentFacts:
         name = parent.name
         places = [one for one in declared if one.spec.name == name]
-        ours = _ours(places, here, spec.batch, seen, together.get(name))
+        ours = _ours(places, place, spec.batch, seen, together.get(name))
         row = rows.get(name)
         before = waited.get(name)
         deciding = [ours] if ours is not None else places
@@ -148,7 +148,7 @@ def parents_of(
 
 def _ours(
     places: Sequence[definitions.Definition],
-    here: tuple[str, str],
+    place: tuple[str, str],
     batch: str | None,
     seen: Collection[tuple[str, str]],
     together: tuple[str, str] | None,
@@ -157,19 +157,19 @@ def _ours(
 
     Or the declaration that was submitted ``together`` with its child: it has grown too old since.
     """
-    near = [one for one in places if (one.cluster, one.location) == here]
+    near = [one for one in places if (one.cluster, one.location) == place]
     if not near:
-        same = [one for one in places if _is_near(one, here, batch)]
+        same = [one for one in places if _is_near(one, place, batch)]
         same = [one for one in same if (one.cluster, one.location) in seen] or same
-        near = [one for one in same if one.cluster == here[0]] or same
+        near = [one for one in same if one.cluster == place[0]] or same
     if not near:
         near = [one for one in places if (one.cluster, one.location) == together]
     return near[0] if near else None
 
 
-def _is_near(one: definitions.Definition, here: tuple[str, str], batch: str | None) -> bool:
+def _is_near(one: definitions.Definition, place: tuple[str, str], batch: str | None) -> bool:
     """Returns whether a declaration belongs to a place or to a batch."""
-    return (one.cluster, one.location) == here or (batch is not None and one.spec.batch == batch)
+    return (one.cluster, one.location) == place or (batch is not None and one.spec.batch == batch)
 
 
 def _placed_together(
@@ -178,9 +178,9 @@ def _placed_together(
     """Returns cluster and location of tasks that were submitted together with another."""
     if not names:
         return {}
-    here = task_submissions.c
-    query = sa.select(here.task, here.cluster, here.location).where(
-        here.group_id == submission.group_id, dialect.among(tx, here.task, names)
+    col = task_submissions.c
+    query = sa.select(col.task, col.cluster, col.location).where(
+        col.group_id == submission.group_id, dialect.among(tx, col.task, names)
     )
     return {row.task: (row.cluster, row.location) for row in tx.execute(query)}
 
@@ -233,8 +233,8 @@ def _last(
 
 
 def _waits_for_place(tx: sa.Connection, id: str) -> bool:
-    here = task_waits.c
-    query = sa.select(here.name).where(here.submission == id, here.kind == "batch")
+    col = task_waits.c
+    query = sa.select(col.name).where(col.submission == id, col.kind == "batch")
     return tx.execute(query).first() is not None
 
 
@@ -243,12 +243,12 @@ def _running_of(tx: sa.Connection, batch: str, now: datetime, *, besides: str) -
 
     The task ``besides`` is not counted: taking it over needs no other slot.
     """
-    here = task_submissions.c
+    col = task_submissions.c
     query = (
         sa.select(sa.func.count())
         .select_from(task_submissions)
-        .join(tasks, (tasks.c.task == here.task) & (tasks.c.submission == here.id))
-        .where(is_live, here.batch == batch, here.state.in_(["acquired", "running"]))
-        .where(tasks.c.expires_at > now - _GONE, here.task != besides)
+        .join(tasks, (tasks.c.task == col.task) & (tasks.c.submission == col.id))
+        .where(is_live, col.batch == batch, col.state.in_(["acquired", "running"]))
+        .where(tasks.c.expires_at > now - _GONE, col.task != besides)
     )
     return int(tx.execute(query).scalar_one())

@@ -213,34 +213,34 @@ def failed_last(tx: sa.Connection, names: Sequence[str]) -> dict[str, Submission
     """Returns the newest ended submission of each declared task, if it did not succeed."""
     if not names:
         return {}
-    here, task = task_submissions.c, task_definitions.c.task
+    col, task = task_submissions.c, task_definitions.c.task
     # By the index, from its end: a task may have thousands of ended submissions.
     newest = (
-        sa.select(here.id)
-        .where(here.task == task, here.ended_at.is_not(None))
-        .order_by(here.submitted_at.desc(), here.id.desc())
+        sa.select(col.id)
+        .where(col.task == task, col.ended_at.is_not(None))
+        .order_by(col.submitted_at.desc(), col.id.desc())
         .limit(1)
         .scalar_subquery()
     )
     declared = sa.select(newest).where(dialect.among(tx, task, names))
     query = sa.select(task_submissions).where(
-        here.id.in_(declared), here.state.in_(sorted(state.value for state in BAD))
+        col.id.in_(declared), col.state.in_(sorted(state.value for state in BAD))
     )
     return {row["task"]: Submission.from_row(row) for row in tx.execute(query).mappings()}
 
 
 def latest_of(tx: sa.Connection, task: str, limit: int = 20) -> list[Submission]:
     """Returns the last submissions of a task, newest first."""
-    here = task_submissions.c
-    query = sa.select(task_submissions).where(here.task == task)
-    rows = tx.execute(query.order_by(here.submitted_at.desc(), here.id.desc()).limit(limit))
+    col = task_submissions.c
+    query = sa.select(task_submissions).where(col.task == task)
+    rows = tx.execute(query.order_by(col.submitted_at.desc(), col.id.desc()).limit(limit))
     return [Submission.from_row(row) for row in rows.mappings()]
 
 
 def of_group(tx: sa.Connection, group: str) -> list[Submission]:
     """Returns the submissions of one group, including later ones for it."""
-    here = task_submissions.c
-    query = sa.select(task_submissions).where(here.group_id == group).order_by(here.id)
+    col = task_submissions.c
+    query = sa.select(task_submissions).where(col.group_id == group).order_by(col.id)
     return [Submission.from_row(row) for row in tx.execute(query).mappings()]
 
 

@@ -46,8 +46,8 @@ def reconcile(tx: sa.Connection, own: Location, lookup: RunLookup, now: datetime
         tracker.verify_others()
         queue.flush()
         if silent.ticked_at is not None and silent.ticked_at < now - GIVEN_UP:
-            here = jobs.c.location_id == silent.id
-            for job in queue.load(here, jobs.c.state == JobState.LAUNCHING.value):
+            in_location = jobs.c.location_id == silent.id
+            for job in queue.load(in_location, jobs.c.state == JobState.LAUNCHING.value):
                 reason = f"location {silent.name} has not ticked since {silent.ticked_at:%Y-%m-%d}"
                 queue.move(job, JobState.FAILED, reason, next_check_at=None, ended_at=now)
                 ended += 1

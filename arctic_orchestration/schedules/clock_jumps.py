@@ -44,8 +44,8 @@ def reset_moments(
     """Recomputes timers, next checks and deadlines of a location as of ``now``."""
     timers.set_right(tx, location, store, now)
     _correct_jobs(tx, location, store, now)
-    here = runs.c.location_id == location.id
-    tx.execute(sa.update(runs).where(here, runs.c.seen_at > now).values(seen_at=now))
+    in_location = runs.c.location_id == location.id
+    tx.execute(sa.update(runs).where(in_location, runs.c.seen_at > now).values(seen_at=now))
     own = sa.select(jobs.c.id).where(jobs.c.location_id == location.id)
     ahead = launches.c.at > now
     ours = launches.c.holder.in_(own) | _is_target(launches.c.resource, location)
@@ -65,8 +65,8 @@ def _correct_jobs(
     tx: sa.Connection, location: Location, store: ScheduleStore, now: datetime
 ) -> None:
     queue = JobQueue(tx, now)
-    here = jobs.c.location_id == location.id
-    found = queue.load(here, is_waiting | is_active)
+    in_location = jobs.c.location_id == location.id
+    found = queue.load(in_location, is_waiting | is_active)
     stored = store.by_ids(tx, {job.schedule_id for job in found})
     for job in found:
         schedule = stored.get(job.schedule_id)

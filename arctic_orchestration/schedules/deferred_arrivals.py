@@ -118,10 +118,10 @@ def _kept(location: Location) -> sa.Select[Any]:
 
 def try_again(tx: sa.Connection, location: Location) -> None:
     """Makes the next tick map unmatched arrivals again: the code may differ."""
-    here = deferred_arrivals.c.location_id == location.id
+    in_location = deferred_arrivals.c.location_id == location.id
     newest = (
         sa.select(deferred_arrivals.c.id)
-        .where(here, deferred_arrivals.c.waits_for == "match")
+        .where(in_location, deferred_arrivals.c.waits_for == "match")
         .order_by(deferred_arrivals.c.id.desc())
         .limit(_RETRIED_AT_ONCE)
     )

@@ -49,9 +49,9 @@ class LaunchRequest:
 
 def leased_ticks(tx: sa.Connection, location: Location) -> list[str]:
     """Returns the ticks that have requests whose run is not seen yet."""
-    here = jobs.c.location_id == location.id
+    in_location = jobs.c.location_id == location.id
     ticks = sa.select(jobs.c.requested_tick).where(
-        here, is_launching, jobs.c.requested_tick.is_not(None)
+        in_location, is_launching, jobs.c.requested_tick.is_not(None)
     )
     return list(tx.execute(ticks.distinct()).scalars())
 
@@ -60,11 +60,11 @@ def renew(tx: sa.Connection, location: Location, ticks: Collection[str]) -> None
     """Renews the leases of ticks that have launched a run: a daemon works on them."""
     if not ticks:
         return
-    here = jobs.c.location_id == location.id
+    in_location = jobs.c.location_id == location.id
     expires_at = dialect.database_time(tx) + LEASE
     tx.execute(
         sa.update(jobs)
-        .where(here, is_launching, dialect.among(tx, jobs.c.requested_tick, ticks))
+        .where(in_location, is_launching, dialect.among(tx, jobs.c.requested_tick, ticks))
         .values(request_expires_at=expires_at)
     )
 

@@ -50,8 +50,10 @@ def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta 
     )
     numbers = list(tx.execute(unused).scalars())
     if numbers:
-        here = events.c.location_id == location.id
-        tx.execute(sa.delete(events).where(here, dialect.among(tx, events.c.number, numbers)))
+        in_location = events.c.location_id == location.id
+        tx.execute(
+            sa.delete(events).where(in_location, dialect.among(tx, events.c.number, numbers))
+        )
     unreadable_events.prune(tx, location.cluster, now - keep)
     # No rate needs launches from further back.
     forgotten = sa.select(launches.c.holder).where(launches.c.at < now - KEEP).limit(_AT_ONCE)

@@ -242,9 +242,9 @@ class RunTracker:
         gone = [id for id in ids if id not in found or _has_ended(found[id])]
         ends = {id: _end_of(found[id], now) for id in gone if id in found}
         self._forget(gone, ends)
-        here = runs.c.location_id == self._location.id
+        own = runs.c.location_id == self._location.id
         tx.execute(
-            sa.update(runs).where(here, dialect.among(tx, runs.c.run_id, ids)).values(seen_at=now)
+            sa.update(runs).where(own, dialect.among(tx, runs.c.run_id, ids)).values(seen_at=now)
         )
 
     def _apply(self, job: Job, seen: _Seen) -> None:
@@ -356,8 +356,8 @@ class RunTracker:
         if not run_ids:
             return
         tx = self._queue.tx
-        here = runs.c.location_id == self._location.id
-        tx.execute(sa.delete(runs).where(here, dialect.among(tx, runs.c.run_id, run_ids)))
+        own = runs.c.location_id == self._location.id
+        tx.execute(sa.delete(runs).where(own, dialect.among(tx, runs.c.run_id, run_ids)))
         ended = {id: (status.value, at) for id, (status, at) in ends.items()}
         resources.release(tx, run_ids, self._queue.now, ended)
 

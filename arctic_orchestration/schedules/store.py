@@ -338,9 +338,9 @@ class ScheduleStore:
         self, tx: sa.Connection, location: Location, names: Sequence[str], at: datetime | None
     ) -> None:
         """Makes schedules take no event from before a moment; None: any event read from now on."""
-        here = schedules.c
-        these = (here.location_id == location.id) & dialect.among(tx, here.name, names)
-        differ = here.counts_from.is_distinct_from(at)
+        col = schedules.c
+        these = (col.location_id == location.id) & dialect.among(tx, col.name, names)
+        differ = col.counts_from.is_distinct_from(at)
         tx.execute(sa.update(schedules).where(these, differ).values(counts_from=at))
 
     def _index(

@@ -170,11 +170,11 @@ def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str
 
 def _by_key(tx: sa.Connection, location: Location, known: Mapping[str, Inventory]) -> set[str]:
     """Returns the ids of schedules that listen to unknown jobs or assets."""
-    here = schedule_keys.c.location_id == location.id
-    keys = tx.execute(sa.select(schedule_keys.c.event_key).where(here).distinct()).scalars()
+    in_location = schedule_keys.c.location_id == location.id
+    keys = tx.execute(sa.select(schedule_keys.c.event_key).where(in_location).distinct()).scalars()
     deaf = [key for key in keys if not _has(key, known)]
     query = sa.select(schedule_keys.c.schedule_id).where(
-        here, dialect.among(tx, schedule_keys.c.event_key, deaf)
+        in_location, dialect.among(tx, schedule_keys.c.event_key, deaf)
     )
     return set(tx.execute(query).scalars()) if deaf else set()
 

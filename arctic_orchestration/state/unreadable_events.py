@@ -50,9 +50,9 @@ def set_aside(
 
 def listed(tx: sa.Connection, cluster: str, *, limit: int) -> Sequence[UnreadableEvent]:
     """Returns the newest events of a cluster, newest first."""
-    here = unreadable_events.c
-    query = sa.select(here.reader, here.event_id, here.event, here.found_at, here.reason)
-    rows = tx.execute(query.where(here.cluster == cluster).order_by(here.id.desc()).limit(limit))
+    col = unreadable_events.c
+    query = sa.select(col.reader, col.event_id, col.event, col.found_at, col.reason)
+    rows = tx.execute(query.where(col.cluster == cluster).order_by(col.id.desc()).limit(limit))
     return [UnreadableEvent(**row) for row in rows.mappings()]
 
 
@@ -64,5 +64,5 @@ def count(tx: sa.Connection, cluster: str) -> int:
 
 def prune(tx: sa.Connection, cluster: str, before: datetime) -> None:
     """Deletes events that were set aside before a moment."""
-    here = unreadable_events.c
-    tx.execute(sa.delete(unreadable_events).where(here.cluster == cluster, here.found_at < before))
+    col = unreadable_events.c
+    tx.execute(sa.delete(unreadable_events).where(col.cluster == cluster, col.found_at < before))

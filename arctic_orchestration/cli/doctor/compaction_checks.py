@@ -144,12 +144,12 @@ def _uncommitted(known: Sequence[CompactionTable]) -> Iterator[Finding]:
 
 
 def _quarantined(tx: sa.Connection) -> Iterator[Finding]:
-    here = compaction_tasks.c
+    col = compaction_tasks.c
     query = (
-        sa.select(here.table_name, sa.func.count())
+        sa.select(col.table_name, sa.func.count())
         .where(in_state(TaskState.QUARANTINED.value))
-        .group_by(here.table_name)
-        .order_by(here.table_name)
+        .group_by(col.table_name)
+        .order_by(col.table_name)
     )
     found = [f"{count} of {table}" for table, count in tx.execute(query)]
     if found:
@@ -191,11 +191,11 @@ def _rounds(
         for row in known
         if row.due_since is not None and _is_late(row, now)
     ]
-    here = compaction_tasks.c
+    col = compaction_tasks.c
     query = (
-        sa.select(here.table_name, sa.func.min(here.state_at).label("since"))
+        sa.select(col.table_name, sa.func.min(col.state_at).label("since"))
         .where(is_merged)
-        .group_by(here.table_name)
+        .group_by(col.table_name)
     )
     since = {row.table_name: row.since for row in tx.execute(query)}
     for row in known:

@@ -40,9 +40,9 @@ def positions(instance: "DagsterInstance") -> list[Finding]:
         return []
     try:
         with database.read() as tx:
-            here = locations.c
-            query = sa.select(here.name, here.position, here.storage_id)
-            rows = tx.execute(query.where(here.cluster == settings.cluster)).all()
+            col = locations.c
+            query = sa.select(col.name, col.position, col.storage_id)
+            rows = tx.execute(query.where(col.cluster == settings.cluster)).all()
     finally:
         database.close()
     log = DagsterLog(instance)

@@ -58,11 +58,11 @@ def _location(one: RegisteredLocation, now: datetime) -> Finding:
 
 
 def _discarded(tx: sa.Connection, cluster: str) -> Iterator[Finding]:
-    here, of = consumer_partitions.c, consumer_rows.c
+    col, of = consumer_partitions.c, consumer_rows.c
     query = (
         sa.select(of.name, sa.func.count())
-        .join(consumer_partitions, here.consumer_id == of.id)
-        .where(of.cluster == cluster, here.state == PartitionState.DISCARDED.value)
+        .join(consumer_partitions, col.consumer_id == of.id)
+        .where(of.cluster == cluster, col.state == PartitionState.DISCARDED.value)
         .group_by(of.name)
         .order_by(of.name)
     )

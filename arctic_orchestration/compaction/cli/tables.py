@@ -255,10 +255,10 @@ def numbers_json(numbers: "TableNumbers | None") -> dict[str, Any] | None:
 
 
 def _live_tasks(tx: sa.Connection, name: str) -> dict[TaskState, int]:
-    here = compaction_tasks.c
-    query = sa.select(here.state, sa.func.count()).where(here.table_name == name, is_live)
+    col = compaction_tasks.c
+    query = sa.select(col.state, sa.func.count()).where(col.table_name == name, is_live)
     counts: dict[TaskState, int] = defaultdict(int)
-    for state, count in tx.execute(query.group_by(here.state)):
+    for state, count in tx.execute(query.group_by(col.state)):
         counts[TaskState(state)] = count
     return dict(counts)
 

@@ -292,19 +292,19 @@ def _states(words: Sequence[str]) -> list[TaskState]:
 
 
 def _where(table: str | None, queue: str | None) -> list[sa.ColumnElement[bool]]:
-    here = compaction_tasks.c
+    col = compaction_tasks.c
     where: list[sa.ColumnElement[bool]] = []
     if table is not None:
-        where.append(here.table_name == table)
+        where.append(col.table_name == table)
     if queue is not None:
-        where.append(here.queue == queue)
+        where.append(col.queue == queue)
     return where
 
 
 def _counts(tx: sa.Connection, table: str | None, queue: str | None) -> dict[TaskState, int]:
-    here = compaction_tasks.c
-    query = sa.select(here.state, sa.func.count()).where(*_where(table, queue))
-    return {TaskState(state): count for state, count in tx.execute(query.group_by(here.state))}
+    col = compaction_tasks.c
+    query = sa.select(col.state, sa.func.count()).where(*_where(table, queue))
+    return {TaskState(state): count for state, count in tx.execute(query.group_by(col.state))}
 
 
 def _found(
@@ -318,11 +318,11 @@ def _found(
     found = task_store.tasks(tx, table=table, queue=queue, states=live, limit=limit) if live else []
     ended = [state.value for state in states if state in ENDED]
     if ended and len(found) < limit:
-        here = compaction_tasks.c
+        col = compaction_tasks.c
         query = (
-            sa.select(*(here[name] for name in TASK_COLUMNS))
-            .where(*_where(table, queue), here.state.in_(ended))
-            .order_by(here.ended_at.desc(), here.id.desc())
+            sa.select(*(col[name] for name in TASK_COLUMNS))
+            .where(*_where(table, queue), col.state.in_(ended))
+            .order_by(col.ended_at.desc(), col.id.desc())
             .limit(limit - len(found))
         )
         found += [Task.from_row(row) for row in tx.execute(query).mappings()]

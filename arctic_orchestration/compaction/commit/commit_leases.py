@@ -32,16 +32,12 @@ def take_commit_lease(
     time: Time = database_time,
 ) -> CommitLease | None:
     """Acquires the commit lease of a table; none: another committer has it."""
-    now, here = time(tx), compaction_tables.c
+    now, col = time(tx), compaction_tables.c
     token = tx.execute(
         sa.update(compaction_tables)
-        .where(
-            here.name == table, here.commit_expires_at.is_(None) | (here.commit_expires_at <= now)
-        )
-        .values(
-            commit_owner=owner, commit_token=here.commit_token + 1, commit_expires_at=now + life
-        )
-        .returning(here.commit_token)
+        .where(col.name == table, col.commit_expires_at.is_(None) | (col.commit_expires_at <= now))
+        .values(commit_owner=owner, commit_token=col.commit_token + 1, commit_expires_at=now + life)
+        .returning(col.commit_token)
     ).scalar()
     if token is None:
         return None
@@ -60,13 +56,13 @@ def renew_commit_lease(
     An expired lease that was not taken over is renewed: only a take-over ends it, with another
     token.
     """
-    now, here = time(tx), compaction_tables.c
+    now, col = time(tx), compaction_tables.c
     changed = tx.execute(
         sa.update(compaction_tables)
         .where(
-            here.name == lease.table,
-            here.commit_token == lease.token,
-            here.commit_expires_at.is_not(None),
+            col.name == lease.table,
+            col.commit_token == lease.token,
+            col.commit_expires_at.is_not(None),
         )
         .values(commit_expires_at=now + life)
     )
@@ -88,7 +84,7 @@ def end_commit_lease(
         next_commit_at: the table's next commit is not before this moment; none: unchanged.
         trouble: why nothing could be committed, for people; none: no error.
     """
-    here = compaction_tables.c
+    col = compaction_tables.c
     values: dict[str, datetime | str | None] = {
         "commit_expires_at": None,
         "commit_trouble": trouble,
@@ -97,7 +93,7 @@ def end_commit_lease(
         values["next_commit_at"] = next_commit_at
     tx.execute(
         sa.update(compaction_tables)
-        .where(here.name == lease.table, here.commit_token == lease.token)
+        .where(col.name == lease.table, col.commit_token == lease.token)
         .values(commit_owner=None, **values)
     )
 
@@ -108,9 +104,9 @@ def note_trouble(tx: sa.Connection, table: str, trouble: str) -> bool:
     Returns:
         whether the reason is new.
     """
-    here = compaction_tables.c
-    news = here.commit_trouble.is_(None) | (here.commit_trouble != trouble)
+    col = compaction_tables.c
+    news = col.commit_trouble.is_(None) | (col.commit_trouble != trouble)
     under_way = sa.update(compaction_tables).where(
-        here.name == table, here.commit_expires_at.is_not(None), news
+        col.name == table, col.commit_expires_at.is_not(None), news
     )
     return bool(tx.execute(under_way.values(commit_trouble=trouble)).rowcount)

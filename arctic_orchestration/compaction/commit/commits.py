@@ -47,14 +47,14 @@ def tables_to_commit(tx: sa.Connection, *, time: Time = database_time) -> list[s
     The table with the longest waiting task comes first. Another committer may still take it before
     :func:`~.commit_leases.take_commit_lease` succeeds.
     """
-    now, here, task = time(tx), compaction_tables.c, compaction_tasks.c
+    now, col, task = time(tx), compaction_tables.c, compaction_tasks.c
     query = (
         sa.select(task.table_name)
-        .join(compaction_tables, here.name == task.table_name)
+        .join(compaction_tables, col.name == task.table_name)
         .where(
             is_merged,
-            here.next_commit_at.is_(None) | (here.next_commit_at <= now),
-            here.commit_expires_at.is_(None) | (here.commit_expires_at <= now),
+            col.next_commit_at.is_(None) | (col.next_commit_at <= now),
+            col.commit_expires_at.is_(None) | (col.commit_expires_at <= now),
         )
         .group_by(task.table_name)
         .order_by(sa.func.min(task.state_at), task.table_name)
@@ -70,9 +70,9 @@ def merged_tasks(tx: sa.Connection, table: str, limit: int | None = None) -> lis
         table: its name.
         limit: the maximum number.
     """
-    here = compaction_tasks.c
-    query = sa.select(compaction_tasks).where(is_merged, here.table_name == table)
-    rows = tx.execute(query.order_by(here.state_at, here.id).limit(limit)).mappings().all()
+    col = compaction_tasks.c
+    query = sa.select(compaction_tasks).where(is_merged, col.table_name == table)
+    rows = tx.execute(query.order_by(col.state_at, col.id).limit(limit)).mappings().all()
     attempts = _attempts(tx, [row["attempt_id"] for row in rows])
     return [
         MergedTask(

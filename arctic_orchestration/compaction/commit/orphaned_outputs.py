@@ -74,15 +74,15 @@ def to_clean(
     Each is listed until :func:`cleaned` reports its removal, or :func:`kept` that it stays; after
     :func:`not_cleaned` not until its next try. An attempt that wrote nothing is listed too.
     """
-    now, here = time(tx), compaction_attempts.c
+    now, col = time(tx), compaction_attempts.c
     query = (
         sa.select(compaction_attempts)
         .where(
             is_uncleaned,
-            here.over_at <= now - grace,
-            here.clean_after.is_(None) | (here.clean_after <= now),
+            col.over_at <= now - grace,
+            col.clean_after.is_(None) | (col.clean_after <= now),
         )
-        .order_by(sa.func.coalesce(here.clean_after, here.over_at), here.id)
+        .order_by(sa.func.coalesce(col.clean_after, col.over_at), col.id)
         .limit(limit)
     )
     return [_from_row(row) for row in tx.execute(query)]
@@ -90,17 +90,17 @@ def to_clean(
 
 def in_trouble(tx: sa.Connection) -> list[Leftover]:
     """Returns directories with a failed removal that will be retried, oldest first."""
-    here = compaction_attempts.c
-    query = sa.select(compaction_attempts).where(is_uncleaned, here.clean_trouble.is_not(None))
-    return [_from_row(row) for row in tx.execute(query.order_by(here.over_at, here.id))]
+    col = compaction_attempts.c
+    query = sa.select(compaction_attempts).where(is_uncleaned, col.clean_trouble.is_not(None))
+    return [_from_row(row) for row in tx.execute(query.order_by(col.over_at, col.id))]
 
 
 def cleaned(tx: sa.Connection, attempt_id: str, *, time: Time = database_time) -> None:
     """Records that the directory of an attempt is gone."""
-    here = compaction_attempts.c
+    col = compaction_attempts.c
     tx.execute(
         sa.update(compaction_attempts)
-        .where(here.id == attempt_id, is_uncleaned)
+        .where(col.id == attempt_id, is_uncleaned)
         .values(cleaned_at=time(tx), clean_after=None, clean_trouble=None)
     )
 
@@ -122,10 +122,10 @@ def not_cleaned(
         again_after: how long it is not listed.
         time: the source of the time.
     """
-    here = compaction_attempts.c
+    col = compaction_attempts.c
     tx.execute(
         sa.update(compaction_attempts)
-        .where(here.id == attempt_id, is_uncleaned)
+        .where(col.id == attempt_id, is_uncleaned)
         .values(clean_after=time(tx) + retry_after, clean_trouble=reason)
     )
 
@@ -136,10 +136,10 @@ def kept(tx: sa.Connection, attempt_id: str, reason: str) -> None:
     It is never listed again. Once no snapshot contains its files, they are removed like those of
     any other merge.
     """
-    here = compaction_attempts.c
+    col = compaction_attempts.c
     tx.execute(
         sa.update(compaction_attempts)
-        .where(here.id == attempt_id, is_uncleaned)
+        .where(col.id == attempt_id, is_uncleaned)
         .values(kept_reason=reason, clean_after=None, clean_trouble=None)
     )
 
@@ -150,9 +150,9 @@ def protected_paths(tx: sa.Connection, table: str) -> Protected:
     The cleaner removes orphaned outputs after their grace time: their age alone must not. Read this
     after listing the files, not before: it then includes tasks claimed in between.
     """
-    here = compaction_attempts.c
+    col = compaction_attempts.c
     held = attempt_in_state("live", "merged") | is_uncleaned
-    query = sa.select(here.directory).where(held, here.table_name == table)
+    query = sa.select(col.directory).where(held, col.table_name == table)
     return Protected(
         directories=frozenset(tx.execute(query).scalars()), paths=frozenset(_read_by(tx, table))
     )

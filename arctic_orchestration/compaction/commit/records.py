@@ -77,18 +77,18 @@ def records(
         table: only of this table.
         limit: the maximum number.
     """
-    here = compaction_records.c
-    query = sa.select(compaction_records).order_by(here.at.desc(), here.id.desc()).limit(limit)
+    col = compaction_records.c
+    query = sa.select(compaction_records).order_by(col.at.desc(), col.id.desc()).limit(limit)
     if table is not None:
-        query = query.where(here.table_name == table)
+        query = query.where(col.table_name == table)
     return [_from_row(row) for row in tx.execute(query).mappings()]
 
 
 def record_of(tx: sa.Connection, table: str, snapshot_id: int) -> CompactionRecord | None:
     """Returns the record of a snapshot; none: it has none, or it was pruned."""
-    here = compaction_records.c
+    col = compaction_records.c
     query = sa.select(compaction_records).where(
-        here.table_name == table, here.snapshot_id == snapshot_id
+        col.table_name == table, col.snapshot_id == snapshot_id
     )
     row = tx.execute(query).mappings().one_or_none()
     return None if row is None else _from_row(row)

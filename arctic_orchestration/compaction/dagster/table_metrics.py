@@ -274,7 +274,7 @@ def _live_tasks(tx: sa.Connection) -> dict[str, int]:
 
 def _last_snapshots(tx: sa.Connection) -> dict[str, int]:
     """Returns the snapshot of each table's newest record."""
-    here = compaction_records.c
-    newest = sa.select(sa.func.max(here.id)).group_by(here.table_name)
-    query = sa.select(here.table_name, here.snapshot_id).where(here.id.in_(newest))
+    col = compaction_records.c
+    newest = sa.select(sa.func.max(col.id)).group_by(col.table_name)
+    query = sa.select(col.table_name, col.snapshot_id).where(col.id.in_(newest))
     return {row.table_name: row[1] for row in tx.execute(query)}

@@ -60,8 +60,8 @@ def rest_files_of(
         now: the moment.
         length: the duration of the rest; none: longer each time, see :func:`length_of_rest`.
     """
-    here = compaction_task_files.c
-    query = sa.select(here.path).where(here.task_id == task.id)
+    col = compaction_task_files.c
+    query = sa.select(col.path).where(col.task_id == task.id)
     paths = sorted(tx.execute(query).scalars())
     if not paths:
         return
@@ -83,8 +83,8 @@ def rest_files_of(
 
 def resting(tx: sa.Connection, table: str, now: datetime) -> dict[str, Rest]:
     """Returns the resting files of a table, by path."""
-    here = compaction_rests.c
-    query = sa.select(compaction_rests).where(here.table_name == table, here.rests_until > now)
+    col = compaction_rests.c
+    query = sa.select(compaction_rests).where(col.table_name == table, col.rests_until > now)
     return {
         row.path: Rest(path=row.path, rests=row.rests, until=row.rests_until, reason=row.reason)
         for row in tx.execute(query)
@@ -93,9 +93,9 @@ def resting(tx: sa.Connection, table: str, now: datetime) -> dict[str, Rest]:
 
 def has_rested(tx: sa.Connection, table: str, since: datetime, now: datetime) -> bool:
     """Returns whether a file of a table stopped resting after one moment and until another."""
-    here = compaction_rests.c
+    col = compaction_rests.c
     query = sa.exists().where(
-        here.table_name == table, here.rests_until > since, here.rests_until <= now
+        col.table_name == table, col.rests_until > since, col.rests_until <= now
     )
     return bool(tx.execute(sa.select(query)).scalar_one())
 
@@ -106,10 +106,10 @@ def end_rests(tx: sa.Connection, table: str, paths: Collection[str] | None = Non
     Returns:
         the number of files that may have rested.
     """
-    here = compaction_rests.c
-    gone = sa.delete(compaction_rests).where(here.table_name == table)
+    col = compaction_rests.c
+    gone = sa.delete(compaction_rests).where(col.table_name == table)
     if paths is not None:
-        gone = gone.where(dialect.among(tx, here.path, sorted(paths)))
+        gone = gone.where(dialect.among(tx, col.path, sorted(paths)))
     return tx.execute(gone).rowcount
 
 
@@ -117,8 +117,8 @@ def forget_files_of(tx: sa.Connection, table: str, ids: Sequence[str]) -> None:
     """Deletes the rests of files of tasks that are about to be committed: the table drops them."""
     files = compaction_task_files.c
     query = sa.select(files.path).where(dialect.among(tx, files.task_id, ids))
-    here = compaction_rests.c
-    tx.execute(sa.delete(compaction_rests).where(here.table_name == table, here.path.in_(query)))
+    col = compaction_rests.c
+    tx.execute(sa.delete(compaction_rests).where(col.table_name == table, col.path.in_(query)))
 
 
 def prune(tx: sa.Connection, older_than: datetime) -> int:
@@ -132,8 +132,8 @@ def prune(tx: sa.Connection, older_than: datetime) -> int:
 
 
 def _counts(tx: sa.Connection, table: str, paths: Sequence[str]) -> dict[str, int]:
-    here = compaction_rests.c
-    query = sa.select(here.path, here.rests).where(
-        here.table_name == table, dialect.among(tx, here.path, paths)
+    col = compaction_rests.c
+    query = sa.select(col.path, col.rests).where(
+        col.table_name == table, dialect.among(tx, col.path, paths)
     )
     return {row.path: row.rests for row in tx.execute(query)}

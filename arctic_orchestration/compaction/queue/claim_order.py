@@ -56,10 +56,10 @@ def plan_again(tx: sa.Connection, now: datetime) -> int:
     Returns:
         the number of tasks.
     """
-    here = compaction_tasks.c
+    col = compaction_tasks.c
     query = (
-        sa.select(here.id, here.attempts, here.max_attempts)
-        .where(is_failed, here.not_before <= now)
+        sa.select(col.id, col.attempts, col.max_attempts)
+        .where(is_failed, col.not_before <= now)
         .with_for_update(skip_locked=True, key_share=True)
     )
     rested = tx.execute(query).all()

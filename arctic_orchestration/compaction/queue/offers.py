@@ -182,13 +182,11 @@ def _check_apart(tasks: Sequence[PlannedTask]) -> None:
 
 def _waiting(tx: sa.Connection, table: str) -> Sequence[Mapping[Any, Any]]:
     """Returns the waiting tasks of a table, locked until the transaction ends, oldest first."""
-    here = compaction_tasks.c
+    col = compaction_tasks.c
     query = (
-        sa.select(
-            here.id, here.state, here.kind, here.digest, here.waiting_since, here.place, here.forced
-        )
-        .where(here.table_name == table, is_waiting)
-        .order_by(here.waiting_since, here.id)
+        sa.select(col.id, col.state, col.kind, col.digest, col.waiting_since, col.place, col.forced)
+        .where(col.table_name == table, is_waiting)
+        .order_by(col.waiting_since, col.id)
         .with_for_update(key_share=True)
     )
     return tx.execute(query).mappings().all()
@@ -201,8 +199,8 @@ def _stays(row: Mapping[Any, Any]) -> bool:
 
 def _paths(tx: sa.Connection, ids: Sequence[str]) -> dict[str, str]:
     """Returns the files of some tasks: path and task."""
-    here = compaction_task_files.c
-    query = sa.select(here.path, here.task_id).where(dialect.among(tx, here.task_id, ids))
+    col = compaction_task_files.c
+    query = sa.select(col.path, col.task_id).where(dialect.among(tx, col.task_id, ids))
     return {row.path: row.task_id for row in tx.execute(query)}
 
 

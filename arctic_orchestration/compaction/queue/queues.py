@@ -121,9 +121,9 @@ def delete_queue(tx: sa.Connection, name: str) -> None:
         raise InvalidInput("name", name, "another queue: default is always there")
     # The key too: a concurrent mapping of a table waits, and then does not find the queue.
     _one(tx, name, sa.select(compaction_queues).with_for_update())
-    here = compaction_tables.c
-    query = sa.select(here.name, here.mapped_to)
-    query = query.where((here.queue == name) | (here.mapped_to == name)).order_by(here.name)
+    col = compaction_tables.c
+    query = sa.select(col.name, col.mapped_to)
+    query = query.where((col.queue == name) | (col.mapped_to == name)).order_by(col.name)
     found = tx.execute(query).all()
     mapped = [table for table, mapped_to in found if mapped_to == name]
     named = [table for table, mapped_to in found if mapped_to != name]
@@ -148,8 +148,8 @@ def _shown(names: Sequence[str]) -> str:
 
 def queues(tx: sa.Connection) -> list[CompactionQueue]:
     """Returns all queues, highest level first, then by name."""
-    here = compaction_queues.c
-    query = sa.select(compaction_queues).order_by(here.level.desc(), here.name)
+    col = compaction_queues.c
+    query = sa.select(compaction_queues).order_by(col.level.desc(), col.name)
     return [_from_row(row) for row in tx.execute(query).mappings()]
 
 
@@ -193,10 +193,10 @@ def room_in(tx: sa.Connection, queue: CompactionQueue) -> int:
 
 def queues_with_room(tx: sa.Connection) -> frozenset[str]:
     """Returns the names of the queues with room; locks nothing."""
-    here = compaction_queues.c
-    live = sa.select(sa.func.count()).where(is_live, compaction_tasks.c.queue == here.name)
-    query = sa.select(here.name).where(
-        here.capacity > live.scalar_subquery(), here.state != QueueState.DRAINING.value
+    col = compaction_queues.c
+    live = sa.select(sa.func.count()).where(is_live, compaction_tasks.c.queue == col.name)
+    query = sa.select(col.name).where(
+        col.capacity > live.scalar_subquery(), col.state != QueueState.DRAINING.value
     )
     return frozenset(tx.execute(query).scalars())
 
@@ -291,18 +291,18 @@ def _assign(
                 **seen)
     )  # fmt: skip
     # Also tasks that were claimed when the table moved, and wait again.
-    here = compaction_tasks.c
+    col = compaction_tasks.c
     strayed = (
-        sa.select(here.id, here.state, here.queue)
-        .where(here.table_name == table.name, is_waiting, here.queue != queue)
-        .order_by(here.id)
+        sa.select(col.id, col.state, col.queue)
+        .where(col.table_name == table.name, is_waiting, col.queue != queue)
+        .order_by(col.id)
         .with_for_update(key_share=True)
     )
     moved = tx.execute(strayed).all()
     if moved:
         ids = [row.id for row in moved]
         tx.execute(
-            sa.update(compaction_tasks).where(dialect.among(tx, here.id, ids)).values(queue=queue)
+            sa.update(compaction_tasks).where(dialect.among(tx, col.id, ids)).values(queue=queue)
         )
     for state in sorted({row.state for row in moved}):
         same = TaskState(state)
@@ -329,12 +329,12 @@ def _resolved(tx: sa.Connection, mapped_to: str | None, property: str | None) ->
 
 def _states(tx: sa.Connection, queue: str | None = None) -> dict[str, dict[TaskState, int]]:
     """Returns live tasks by queue and state."""
-    here = compaction_tasks.c
-    query = sa.select(here.queue, here.state, sa.func.count()).where(is_live)
+    col = compaction_tasks.c
+    query = sa.select(col.queue, col.state, sa.func.count()).where(is_live)
     if queue is not None:
-        query = query.where(here.queue == queue)
+        query = query.where(col.queue == queue)
     found: dict[str, dict[TaskState, int]] = {}
-    for name, state, count in tx.execute(query.group_by(here.queue, here.state)):
+    for name, state, count in tx.execute(query.group_by(col.queue, col.state)):
         found.setdefault(name, {})[TaskState(state)] = count
     return {name: dict(sorted(states.items())) for name, states in found.items()}
 

@@ -118,16 +118,16 @@ def history(tx: sa.Connection, id: str) -> list[Move]:
 
 def ahead_of(tx: sa.Connection, task: Task) -> int:
     """Returns how many tasks of its queue can be claimed before a waiting one."""
-    here = compaction_tasks.c
-    before = (here.rank < task.rank) | ((here.rank == task.rank) & (here.id < task.id))
-    query = sa.select(sa.func.count()).where(is_planned, here.queue == task.queue, before)
+    col = compaction_tasks.c
+    before = (col.rank < task.rank) | ((col.rank == task.rank) & (col.id < task.id))
+    query = sa.select(sa.func.count()).where(is_planned, col.queue == task.queue, before)
     return int(tx.execute(query).scalar_one())
 
 
 def live_paths(tx: sa.Connection, table: str) -> dict[str, str]:
     """Returns the data files of a table that live tasks own: path and task."""
-    here = compaction_task_files.c
-    query = sa.select(here.path, here.task_id).where(here.table_name == table)
+    col = compaction_task_files.c
+    query = sa.select(col.path, col.task_id).where(col.table_name == table)
     return {row.path: row.task_id for row in tx.execute(query)}
 
 

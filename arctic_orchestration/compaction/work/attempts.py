@@ -292,19 +292,19 @@ def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
         the number of lost attempts.
     """
     now, lost = time(tx), 0
-    here = compaction_attempts.c
+    col = compaction_attempts.c
     for one in overdue_attempts(tx, now):
         tables.lock_table(tx, one.table)
         taken = tx.execute(
             sa.update(compaction_attempts)
-            .where(here.id == one.id, one.condition)
+            .where(col.id == one.id, one.condition)
             .values(
                 state=AttemptState.LOST.value,
                 reason=one.reason,
                 ended_at=now,
                 over_at=now,
             )
-            .returning(here.task_id)
+            .returning(col.task_id)
         ).scalar()
         if taken is None:
             # It was renewed, or another process expired it first.
@@ -327,15 +327,15 @@ def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
 
 def attempts_of(tx: sa.Connection, task_id: str) -> list[Attempt]:
     """Returns all attempts of a task, in order."""
-    here = compaction_attempts.c
-    query = sa.select(compaction_attempts).where(here.task_id == task_id).order_by(here.token)
+    col = compaction_attempts.c
+    query = sa.select(compaction_attempts).where(col.task_id == task_id).order_by(col.token)
     return [Attempt.from_row(row) for row in tx.execute(query)]
 
 
 def _held(attempt_id: str, token: int, now: datetime) -> tuple[sa.ColumnElement[bool], ...]:
     """Returns the condition that an attempt is live, with an unexpired lease."""
-    here = compaction_attempts.c
-    return here.id == attempt_id, here.token == token, attempt_is_live, here.expires_at > now
+    col = compaction_attempts.c
+    return col.id == attempt_id, col.token == token, attempt_is_live, col.expires_at > now
 
 
 def _end(
@@ -355,12 +355,12 @@ def _end(
     Errors:
         Refused: it is not the live attempt, or its lease is over.
     """
-    here = compaction_attempts.c
+    col = compaction_attempts.c
     task_id = tx.execute(
         sa.update(compaction_attempts)
         .where(*_held(attempt_id, token, now))
         .values(state=state.value, reason=reason, ended_at=now, **values)
-        .returning(here.task_id)
+        .returning(col.task_id)
     ).scalar()
     if task_id is None:
         raise Refused(_why_refused(tx, attempt_id, token, now))
@@ -383,8 +383,8 @@ def _why_refused(tx: sa.Connection, attempt_id: str, token: int, now: datetime) 
 
 def _lock_table_of(tx: sa.Connection, attempt_id: str) -> None:
     """Locks the table first, as required to make it rest."""
-    here = compaction_attempts.c
-    table = tx.execute(sa.select(here.table_name).where(here.id == attempt_id)).scalar()
+    col = compaction_attempts.c
+    table = tx.execute(sa.select(col.table_name).where(col.id == attempt_id)).scalar()
     if table is not None:
         tables.lock_table(tx, table)
 

@@ -30,16 +30,16 @@ class Overdue:
 
 def overdue_attempts(tx: sa.Connection, now: datetime) -> list[Overdue]:
     """Returns the overdue attempts, in the order of their tables, which the caller locks."""
-    here, queue = compaction_attempts.c, compaction_queues.c
+    col, queue = compaction_attempts.c, compaction_queues.c
     query = (
         sa.select(
-            here.id, here.worker, here.table_name, here.claimed_at, here.expires_at,
+            col.id, col.worker, col.table_name, col.claimed_at, col.expires_at,
             queue.name.label("queue"), queue.execution_timeout_seconds,
         )
-        .join(compaction_tasks, compaction_tasks.c.id == here.task_id)
+        .join(compaction_tasks, compaction_tasks.c.id == col.task_id)
         .join(compaction_queues, queue.name == compaction_tasks.c.queue)
         .where(attempt_is_live)
-        .order_by(here.table_name, here.id)
+        .order_by(col.table_name, col.id)
     )  # fmt: skip
     found = []
     for row in tx.execute(query):
@@ -47,7 +47,7 @@ def overdue_attempts(tx: sa.Connection, now: datetime) -> list[Overdue]:
         condition: sa.ColumnElement[bool] = attempt_is_live
         if row.expires_at <= now:
             until = format_moment(row.expires_at)
-            condition = condition & (here.expires_at <= now)
+            condition = condition & (col.expires_at <= now)
             reason, worker_state = (
                 f"silent: its lease was over at {until}",
                 f"was silent until {until}",

@@ -75,9 +75,9 @@ def live_workers(
         within: the maximum age of the last heartbeat.
         time: the source of the time.
     """
-    here = compaction_workers.c
-    query = sa.select(compaction_workers).where(here.seen_at > time(tx) - within)
-    workers = [_from_row(row) for row in tx.execute(query.order_by(here.started_at, here.id))]
+    col = compaction_workers.c
+    query = sa.select(compaction_workers).where(col.seen_at > time(tx) - within)
+    workers = [_from_row(row) for row in tx.execute(query.order_by(col.started_at, col.id))]
     return [
         worker for worker in workers
         if queue is None or not worker.queues or queue in worker.queues

@@ -120,10 +120,10 @@ def _waits(tx: sa.Connection, ids: Sequence[str]) -> list[tuple[str, str, str | 
     """Returns submissions with the parents that they wait for, by name, and their submissions."""
     if not ids:
         return []
-    here = task_waits.c
+    col = task_waits.c
     query = (
-        sa.select(here.submission, here.name, here.parent_submission)
-        .where(dialect.among(tx, here.submission, ids), here.kind == "task")
-        .order_by(here.submission, here.name)
+        sa.select(col.submission, col.name, col.parent_submission)
+        .where(dialect.among(tx, col.submission, ids), col.kind == "task")
+        .order_by(col.submission, col.name)
     )
     return [(row.submission, row.name, row.parent_submission) for row in tx.execute(query)]

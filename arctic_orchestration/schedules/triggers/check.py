@@ -50,12 +50,12 @@ class Check(Leaf):
         return self.asset
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
-        here = arrivals[0]
-        reason = f"{here.events} of {self.count} evaluations of {self._what} {self.status}"
-        if here.events < self.count:
+        arrived = arrivals[0]
+        reason = f"{arrived.events} of {self.count} evaluations of {self._what} {self.status}"
+        if arrived.events < self.count:
             return Firing(satisfied=False, reason=reason)
-        first_at = here.first_at if self.count == 1 else here.fired_at or here.last_at
-        return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=here.last_at)
+        first_at = arrived.first_at if self.count == 1 else arrived.fired_at or arrived.last_at
+        return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=arrived.last_at)
 
     @property
     def _what(self) -> str:

@@ -121,16 +121,16 @@ class Cron(Leaf):
         )
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
-        here = arrivals[0]
-        ticks = here.events
+        arrived = arrivals[0]
+        ticks = arrived.events
         what = f"cron {self.expression} ({self.timezone})"
         if not ticks:
             return Firing(satisfied=False, reason=f"no tick of {what} yet")
         return Firing(
             satisfied=True,
             reason=f"{ticks} ticks of {what}",
-            first_at=here.first_at,
-            last_at=here.last_at,
+            first_at=arrived.first_at,
+            last_at=arrived.last_at,
         )
 
     def _newest(self, oldest: datetime, now: datetime, wanted: int, name: str) -> list[datetime]:

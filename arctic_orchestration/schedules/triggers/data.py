@@ -50,35 +50,34 @@ class Data(Leaf):
         return self.asset
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
-        here = arrivals[0]
-        reason = (
-            f"{format_bytes(here.bytes)} of {format_bytes(self.size)} of {self.asset} have arrived"
-        )
-        if here.events and not here.bytes:
+        arrived = arrivals[0]
+        size = f"{format_bytes(arrived.bytes)} of {format_bytes(self.size)}"
+        reason = f"{size} of {self.asset} have arrived"
+        if arrived.events and not arrived.bytes:
             reason += " (no arrival has a size)"
-        enough = here.bytes >= self.size
+        enough = arrived.bytes >= self.size
         ends_at = None
-        if self.max_wait is not None and here.first_at is not None:
-            ends_at = here.first_at + self.max_wait
+        if self.max_wait is not None and arrived.first_at is not None:
+            ends_at = arrived.first_at + self.max_wait
         if ends_at is None or now < ends_at:
             if enough:
                 return Firing(
                     satisfied=True,
                     reason=reason,
-                    first_at=here.fired_at or here.last_at,
-                    last_at=here.last_at,
+                    first_at=arrived.fired_at or arrived.last_at,
+                    last_at=arrived.last_at,
                 )
             if ends_at is not None:
                 reason += f"; it goes with that at {format_moment(ends_at)}"
             return Firing(satisfied=False, reason=reason, recheck_at=ends_at)
-        assert here.last_at is not None and self.max_wait is not None
+        assert arrived.last_at is not None and self.max_wait is not None
         if not enough:
             reason += f", and {format_duration(self.max_wait)} have passed since the first"
         # No event tells: the size was reached at an arrival, or the wait ended first.
-        reached_at = here.fired_at or (here.last_at if enough else ends_at)
+        reached_at = arrived.fired_at or (arrived.last_at if enough else ends_at)
         return Firing(
             satisfied=True,
             reason=reason,
             first_at=min(reached_at, ends_at),
-            last_at=max(ends_at, here.last_at) if not enough else here.last_at,
+            last_at=max(ends_at, arrived.last_at) if not enough else arrived.last_at,
         )

@@ -100,22 +100,24 @@ class Elapsed(Leaf):
         return Ticks(deliver=(due_at,), next_at=now + self.duration)
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
-        here, length = arrivals[0], format_duration(self.duration)
+        arrived, length = arrivals[0], format_duration(self.duration)
         since_launch = isinstance(self.since, str)
-        if here.ticks:
+        if arrived.ticks:
             what = "the last launch" if since_launch else f"the last event of {self._event_text}"
             return Firing(
                 satisfied=True,
                 reason=f"{length} have passed since {what}",
-                first_at=here.first_at if since_launch else here.fired_at or here.ticked_at,
-                last_at=here.ticked_at,
+                first_at=arrived.first_at
+                if since_launch
+                else arrived.fired_at or arrived.ticked_at,
+                last_at=arrived.ticked_at,
             )
         if since_launch:
             return Firing(satisfied=False, reason=f"{length} have not passed since the last launch")
-        began = self._began(here, now)
-        if not began.satisfied or here.last_at is None:
+        began = self._began(arrived, now)
+        if not began.satisfied or arrived.last_at is None:
             return Firing(satisfied=False, reason=f"fires {length} after: {began.reason}")
-        due_at = format_moment(here.last_at + self.duration)
+        due_at = format_moment(arrived.last_at + self.duration)
         return Firing(satisfied=False, reason=f"{began.reason}; fires {length} later, at {due_at}")
 
     def _began(self, arrivals: Arrivals, now: datetime) -> Firing:

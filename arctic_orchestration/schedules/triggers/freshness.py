@@ -46,10 +46,12 @@ class Freshness(Leaf):
         return event.kind is EventKind.FRESHNESS and event.state in self.state
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
-        here = arrivals[0]
+        arrived = arrivals[0]
         states = " or ".join(self.state)
-        if not here.events:
+        if not arrived.events:
             reason = f"the freshness of {self.asset} has not changed to {states}"
             return Firing(satisfied=False, reason=reason)
         reason = f"the freshness of {self.asset} changed to {states}"
-        return Firing(satisfied=True, reason=reason, first_at=here.first_at, last_at=here.last_at)
+        return Firing(
+            satisfied=True, reason=reason, first_at=arrived.first_at, last_at=arrived.last_at
+        )

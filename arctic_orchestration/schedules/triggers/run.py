@@ -71,11 +71,11 @@ class Run(Leaf):
         return self.assets[0] if self.assets and self.location is None else None
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
-        here = arrivals[0]
-        seen = here.events
+        arrived = arrivals[0]
+        seen = arrived.events
         who = f"job {self.job}" if self.job is not None else f"assets {', '.join(self.assets)}"
         reason = f"{seen} of {self.count} runs of {who} reached {' or '.join(self.status)}"
         if seen < self.count:
             return Firing(satisfied=False, reason=reason)
-        first_at = here.first_at if self.count == 1 else here.fired_at or here.last_at
-        return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=here.last_at)
+        first_at = arrived.first_at if self.count == 1 else arrived.fired_at or arrived.last_at
+        return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=arrived.last_at)
