@@ -292,7 +292,7 @@ class Batch(_Written):
             concurrency=self.concurrency,
             retries=self.retries if task.retries is None else task.retries,
             retry_delay=self.retry_delay if task.retry_delay is None else task.retry_delay,
-            skip="its definition says so" if task.skip is True else skip,
+            skip="by its definition" if task.skip is True else skip,
             recheck=self.recheck,
             patience=self.patience,
             tags={**self.tags, **task.tags},

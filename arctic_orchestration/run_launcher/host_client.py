@@ -82,7 +82,7 @@ def located(
         environment = _environment(server)
         folder = os.readlink(f"/proc/{server}/cwd")
     except OSError as error:
-        raise HostUnavailable(f"its code server cannot be looked at: {error}") from error
+        raise HostUnavailable(f"its code server cannot be examined: {error}") from error
     start = {
         "location": location.name,
         "instance": serialize_value(instance.get_ref()),

@@ -338,5 +338,5 @@ _PRIORITY = attrgetter("priority")
 _HELD_BY_DAGSTER = Wait(
     gate=HELD_BY_DAGSTER,
     reason="no rule holds it, but Dagster does not start it: a pool is full, or its code location "
-    "does not answer (the daemon's log says which)",
+    "does not answer (the daemon's log names it)",
 )

@@ -67,7 +67,7 @@ def _of_partitions(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
         form = leaf.to_form()[leaf.kind]
         if of_target:
             if leaf.source.per is not None:
-                expected = f"no per: with partitions: {schedule.partitions} mapping says it"
+                expected = f"no per: with partitions: {schedule.partitions} mapping defines it"
                 yield InvalidInput(f"{place}.per", leaf.source.per, expected)
             continue
         if leaf.clock is not None:

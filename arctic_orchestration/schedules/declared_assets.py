@@ -129,7 +129,7 @@ class DeclaredAssets:
                 yield InvalidInput(
                     place,
                     leaf.to_form()[leaf.kind],
-                    f"assets: in the file, or --location, that says how {target} is partitioned",
+                    f"assets: in the file, or --location, that declares the partitions of {target}",
                 )
 
     def _find(

@@ -92,7 +92,7 @@ def test_a_table_can_be_made_due(lake: SmallLake, arctic: Command) -> None:
     first = json.loads(arctic("compaction", "due", "lake.flights", "--json").out)
     assert (first["due_because"], first["rests_until"]) == ("requested manually", None)
     result = arctic("compaction", "due", "lake.flights", "--reason", "a big load")
-    assert result.out == "lake.flights is due: the planner looks at it with its next round\n"
+    assert result.out == "lake.flights is due: the next round plans it\n"
     found = status(arctic)["lake.flights"]
     assert (found["due_since"], found["due_because"]) == (first["due_since"], "a big load")
     assert found["reasons"][0].endswith(": a big load")
@@ -114,7 +114,7 @@ def test_a_rest_can_be_ended(lake: SmallLake, arctic: Command) -> None:
     due = arctic("compaction", "due", "lake.flights").out
     assert "end that with: arctic compaction wake lake.flights" in due
     result = arctic("compaction", "wake", "lake.flights")
-    assert result.out == "lake.flights rests no more: the planner looks at it with its next round\n"
+    assert result.out == "lake.flights no longer rests: the next round plans it\n"
     with lake.database.read() as tx:
         row = tables.table_by_name(tx, "lake.flights")
     assert (row.rests_until, row.failures, row.due_reason) == (

@@ -273,5 +273,5 @@ def test_a_file_of_channels_is_read(
     assert found()["notifications"][:2] == (GOOD, f"1 channels in {file}")
     file.write_text("channels:\n- url: json://127.0.0.1/\n  events: [nothing]\n")
     status, problem, advice = found()["notifications"]
-    assert (status, advice) == (BAD, "mend the file that ARCTIC_NOTIFICATIONS names")
+    assert (status, advice) == (BAD, "fix the file that ARCTIC_NOTIFICATIONS names")
     assert problem.startswith("channels[0].events: ")

@@ -128,7 +128,7 @@ def test_limits_that_dagster_would_replace_are_found(
     status, what, advice = found()["run coordinator"]
     assert status == BAD
     assert "concurrency.runs.tag_concurrency_limits would silently replace" in what
-    assert advice == "mend run_coordinator in dagster.yaml as the message says"
+    assert advice == "fix run_coordinator in dagster.yaml as reported"
     assert "daemon" in found()
     assert arctic("doctor").code == 1
 

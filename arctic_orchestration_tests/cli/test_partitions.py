@@ -236,7 +236,7 @@ def test_a_key_that_nothing_can_check_is_announced_with_a_warning(
     """Of dynamic partitions, and of an asset that no code defines and a schedule waits for."""
     result = arctic("partitions", "add", asset, "any")
     assert (result.code, result.out) == (0, f"announced {asset} any\n")
-    assert result.err == f"not checked: no code location says which partitions {asset} has\n"
+    assert result.err == f"not checked: no code location declares the partitions of {asset}\n"
     assert arctic("partitions", "add", asset, "any", "--force").err == ""
 
 

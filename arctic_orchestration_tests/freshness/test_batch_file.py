@@ -106,7 +106,7 @@ def test_a_batch_says_what_its_tasks_are() -> None:
             target="tell",
             retries=1,
             retry_delay=timedelta(minutes=5),
-            skip="its definition says so",
+            skip="by its definition",
             tags={"team": "ops"},
             **shared,
         ),

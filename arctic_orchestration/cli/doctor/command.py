@@ -82,7 +82,7 @@ def examine() -> list[Finding]:
 
         instance = DagsterInstance.get()
     except Exception as error:
-        advice = "set DAGSTER_HOME to the folder that holds dagster.yaml, and mend that"
+        advice = "set DAGSTER_HOME to the folder that holds dagster.yaml, and fix that file"
         if "DAGSTER_HOME" not in os.environ:
             findings += daemon_checks.of_dagster("dagster instance", dagster_message(error), advice)
         else:
@@ -199,7 +199,7 @@ def _notifications() -> list[Finding]:
     try:
         channels = read_channels(path)
     except ArcticError as error:
-        advice = "mend the file that ARCTIC_NOTIFICATIONS names"
+        advice = "fix the file that ARCTIC_NOTIFICATIONS names"
         return [Finding(check="notifications", status=BAD, found=str(error), advice=advice)]
     found = f"{len(channels)} channels in {path}"
     if state_checks.sends_notices():

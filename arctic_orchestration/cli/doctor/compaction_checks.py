@@ -90,7 +90,7 @@ def _found(database: Database, now: datetime) -> Iterator[Finding]:
 
 def _refused(known: Sequence[CompactionTable]) -> Iterator[Finding]:
     refused = [row for row in known if row.refused not in (None, DISABLED)]
-    advice = "mend the table, or set its property arctic.compaction.enabled to false"
+    advice = "fix the table, or set its property arctic.compaction.enabled to false"
     for row in refused[:_NAMED]:
         found = f"{row.name}: {row.refused}"
         yield Finding(check="table refused", status=WARNING, found=found, advice=advice)
@@ -157,7 +157,7 @@ def _quarantined(tx: sa.Connection) -> Iterator[Finding]:
             check="tasks in quarantine",
             status=WARNING,
             found=_listed(found),
-            advice="arctic compaction tasks --state quarantined says why, and "
+            advice="arctic compaction tasks --state quarantined shows why, and "
             "arctic compaction retry ID tries again",
         )
 
@@ -231,7 +231,7 @@ def _left(tx: sa.Connection) -> Iterator[Finding]:
             check="left outputs",
             status=WARNING,
             found=f"{text} not removed yet: {_listed(what)}",
-            advice=f"{_ROUNDS}; arctic compaction tick says what could not be removed",
+            advice=f"{_ROUNDS}; arctic compaction tick reports what could not be removed",
         )
 
 

@@ -24,7 +24,7 @@ def mode(instance: "DagsterInstance") -> list[Finding]:
     log = DagsterLog(instance)
     status = GOOD if log.mode is FeedMode.EXACT else WARNING
     found = f"{log.mode.value}: {log.mode_reason}"
-    advice = "" if status == GOOD else "mend what the reason names, then restart the code location"
+    advice = "" if status == GOOD else "fix the reported reason, then restart the code location"
     log.close()
     return [Finding(check="feed", status=status, found=found, advice=advice)]
 

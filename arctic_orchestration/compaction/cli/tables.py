@@ -200,7 +200,7 @@ def due(
         )
         return
     out = console()
-    out.print(f"{escape(table)} is due: the planner looks at it with its next round")
+    out.print(f"{escape(table)} is due: the next round plans it")
     if row.rests(now):
         out.print(
             f"[yellow]but not before {moment(row.rests_until)}: it rests; "
@@ -223,9 +223,7 @@ def wake(table: TableArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"table": table, "rested": rested, "files": files})
     elif rested:
-        console().print(
-            f"{escape(table)} rests no more: the planner looks at it with its next round"
-        )
+        console().print(f"{escape(table)} no longer rests: the next round plans it")
     else:
         console().print(f"{escape(table)} does not rest; nothing was changed")
 

@@ -254,7 +254,7 @@ def _print_task(known: TaskOverview, view: TaskView) -> None:
         if spec.parents:
             line += (
                 f"; parents that others make are waited for {format_duration(spec.patience)}, and "
-                f"looked at every {format_duration(spec.recheck)}"
+                f"checked every {format_duration(spec.recheck)}"
             )
         out.print(f"  {escape(line)}")
     if view.holder is not None:

@@ -29,7 +29,7 @@ def submit(
     freshness_hours: Annotated[
         float | None,
         typer.Option(
-            "--freshness-hours", metavar="H", help="Instead of what the tasks say: so old at most."
+            "--freshness-hours", metavar="H", help="Maximum age, instead of the tasks' own."
         ),
     ] = None,
     only: Annotated[

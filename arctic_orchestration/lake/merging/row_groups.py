@@ -169,7 +169,7 @@ def _require_alike(footers: Mapping[LiveFile, Footer]) -> None:
         if footer.metadata.num_rows != file.rows:
             raise LakeError(
                 f"{file.path}: got {footer.metadata.num_rows} rows, "
-                f"expected {file.rows} as the table says"
+                f"expected {file.rows} as in the table"
             )
 
 

@@ -89,7 +89,7 @@ def pools_of(instance: "DagsterInstance", run: "DagsterRun") -> Pools | None:
     offset = config.run_queue_config.op_concurrency_slot_buffer
     pools = [_pool(name, infos.get(name), in_progress[name], whole_run, offset) for name in names]
     if not looked_at:
-        text = "are not looked at before a run starts (block_op_concurrency_limited_runs)"
+        text = "are not checked before a run starts (block_op_concurrency_limited_runs)"
     elif hold:
         text = "hold it: a run starts when each of them has room" if whole_run else (
             "hold it: no step that it begins with would get a slot"

@@ -108,7 +108,7 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
         if replaced and not (self._rules.are_none and self._given.isdisjoint(_REPLACING)):
             named = " and ".join(f"concurrency.runs.{name}" for name in replaced)
             self._refused = ConfigurationError(
-                f"dagster.yaml: {named} would silently replace what ArcticRunCoordinator says, "
+                f"dagster.yaml: {named} would silently override ArcticRunCoordinator, "
                 "and all its rules with it. Move it to run_coordinator.config, under the same "
                 "name; concurrency.pools may stay"
             )

@@ -46,7 +46,7 @@ def check_names(asset: str, key: str) -> str | None:
     if problems and None not in problems:
         raise InvalidInput("KEY", key, f"{problems[0]}{_ANYWAY}")
     if all(one.assets[asset] is None for one in having):
-        return f"no code location says which partitions {asset} has"
+        return f"no code location declares the partitions of {asset}"
     return None
 
 

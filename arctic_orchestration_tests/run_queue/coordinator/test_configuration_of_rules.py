@@ -314,7 +314,7 @@ def test_what_would_replace_the_limits_is_refused_with_the_mend(
     rules = {"groups": {"a": {"limit": 1, "match": {"job": "*"}}}}
     queue = make_queue("sqlite", {**OURS, "config": rules}, concurrency={"runs": runs})
     message = (
-        f"dagster.yaml: {named} would silently replace what ArcticRunCoordinator says, and all "
+        f"dagster.yaml: {named} would silently override ArcticRunCoordinator, and all "
         "its rules with it. Move it to run_coordinator.config, under the same name; "
         "concurrency.pools may stay"
     )
