@@ -127,7 +127,7 @@ def test_limits_that_dagster_would_replace_are_found(
     make_queue(backend, config, concurrency={"runs": {"tag_concurrency_limits": []}})
     status, what, advice = found()["run coordinator"]
     assert status == BAD
-    assert "concurrency.runs.tag_concurrency_limits would silently replace" in what
+    assert "concurrency.runs.tag_concurrency_limits would silently override" in what
     assert advice == "fix run_coordinator in dagster.yaml as reported"
     assert "daemon" in found()
     assert arctic("doctor").code == 1

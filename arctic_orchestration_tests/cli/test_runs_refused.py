@@ -140,4 +140,4 @@ def test_limits_that_dagster_would_replace_are_refused(
     make_queue(backend, config, concurrency={"runs": {"max_concurrent_runs": 3}})
     refused = arctic("runs", "list")
     assert refused.code == 2
-    assert "concurrency.runs.max_concurrent_runs would silently replace" in refused.err
+    assert "concurrency.runs.max_concurrent_runs would silently override" in refused.err

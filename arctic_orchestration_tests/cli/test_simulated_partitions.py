@@ -104,7 +104,7 @@ def test_definitions_are_read_from_a_code_location(
     world.engine.inventory = inventory_of(repository)
     world.tick(0)
     given = files(schedules=[WHOLE])
-    assert "says how summary is partitioned" in arctic("simulate", *given).err
+    assert "declares the partitions of summary" in arctic("simulate", *given).err
     done = arctic("simulate", *given, "--location", "here")
     assert [line["partitions"] for line in launched(done)] == [["2026-01-04"]]
     own = files(schedules=[WHOLE], assets={"raw/orders": {"partitions": DAILY}})

@@ -32,10 +32,10 @@ STEPS: dict[str, tuple[Any, str]] = {
     "metadata file written": (SqlCatalog, "_write_metadata"),
     "catalog changed": (SqlCatalog, "commit_table"),
     "committed": (Table, "_do_commit"),
-    "told": (replacing._Replace, "commit"),
+    "returned": (replacing._Replace, "commit"),
 }
 #: From here on the commit is in the table.
-LANDED = ("catalog changed", "committed", "told")
+LANDED = ("catalog changed", "committed", "returned")
 
 
 def commit_until(lake: Path, name: str, replacements: Sequence[Replacement], step: str) -> None:

@@ -29,7 +29,7 @@ from arctic_orchestration_tests.lake.delete_writer import (
     add_equality_deletes,
     add_position_deletes,
 )
-from arctic_orchestration_tests.lake.merged_by_hand import Row, arrow, kept_places
+from arctic_orchestration_tests.lake.reference_merge import Row, arrow, kept_places
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
 
 #: A table with this does not try again by itself.

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from arctic_orchestration.lake.manifests import read_entries
 from arctic_orchestration.lake.replacing import table_head
 from arctic_orchestration.lake.replacing.table_head import Head, ReadManifests, Sought, may_hold
-from arctic_orchestration_tests.lake.merged_by_hand import add, new_table
+from arctic_orchestration_tests.lake.reference_merge import add, new_table
 
 
 def manifest(number: int, smallest: int, *, existing: int = 0) -> ManifestFile:

@@ -16,7 +16,7 @@ from arctic_orchestration.lake.replacing.replace import replace_files
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction, ancestors
 from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots
 from arctic_orchestration_tests.lake.imagined_files import commit_files, imagined
-from arctic_orchestration_tests.lake.merged_by_hand import add, merge, new_table, plan
+from arctic_orchestration_tests.lake.reference_merge import add, merge, new_table, plan
 
 
 @pytest.fixture

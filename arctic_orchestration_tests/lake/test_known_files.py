@@ -13,7 +13,7 @@ from arctic_orchestration.lake import manifests
 from arctic_orchestration.lake.upkeep import known_files
 from arctic_orchestration.lake.upkeep.known_files import KnownFiles, snapshot_files_in
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
-from arctic_orchestration_tests.lake.merged_by_hand import SCHEMA, add, arrow, new_table
+from arctic_orchestration_tests.lake.reference_merge import SCHEMA, add, arrow, new_table
 
 
 @pytest.fixture

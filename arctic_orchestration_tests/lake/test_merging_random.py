@@ -29,7 +29,6 @@ from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration_tests.lake.conftest import settings_for
-from arctic_orchestration_tests.lake.merged_by_hand import delete_paths
 from arctic_orchestration_tests.lake.merged_files import merged, plain, rows_of
 from arctic_orchestration_tests.lake.random_tables import (
     COLUMNS,
@@ -47,6 +46,7 @@ from arctic_orchestration_tests.lake.random_tables import (
     rows,
     spec_by,
 )
+from arctic_orchestration_tests.lake.reference_merge import delete_paths
 
 TABLES = 150 if os.environ.get("ARCTIC_PROOF") == "full" else 6
 #: Each table takes some of them, in any order; three at least.

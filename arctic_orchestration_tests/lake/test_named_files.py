@@ -6,7 +6,7 @@ from pyiceberg.catalog import Catalog
 from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.lake.replacing.path_matching import PathBounds, file_key, form_of
 from arctic_orchestration_tests.lake.delete_writer import Scope, add_position_deletes
-from arctic_orchestration_tests.lake.merged_by_hand import BY_ORIGIN, add, new_table
+from arctic_orchestration_tests.lake.reference_merge import BY_ORIGIN, add, new_table
 
 
 @pytest.mark.parametrize(

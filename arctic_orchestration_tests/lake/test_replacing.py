@@ -11,7 +11,7 @@ from pyiceberg.transforms import BucketTransform
 from arctic_orchestration.errors import InvalidInput, UnsupportedTable
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.replacing.replace import TASKS, replace_files
-from arctic_orchestration_tests.lake.merged_by_hand import (
+from arctic_orchestration_tests.lake.reference_merge import (
     BY_ORIGIN,
     add,
     arrow,

@@ -17,7 +17,7 @@ from arctic_orchestration_tests.lake.delete_writer import (
     add_equality_deletes,
     add_position_deletes,
 )
-from arctic_orchestration_tests.lake.merged_by_hand import (
+from arctic_orchestration_tests.lake.reference_merge import (
     BY_ORIGIN,
     SCHEMA,
     add,

@@ -20,7 +20,7 @@ from arctic_orchestration.lake import file_metrics
 from arctic_orchestration.lake.file_metrics import describe
 from arctic_orchestration.lake.replacing import outputs
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
-from arctic_orchestration_tests.lake.merged_by_hand import (
+from arctic_orchestration_tests.lake.reference_merge import (
     BY_ORIGIN,
     SCHEMA,
     add,

@@ -20,7 +20,13 @@ from arctic_orchestration.lake.file_metrics import describe
 from arctic_orchestration.lake.manifests import live_entries
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration.settings import Settings
-from arctic_orchestration_tests.lake.merged_by_hand import (
+from arctic_orchestration_tests.lake.racing_writer import (
+    NO_RETRIES,
+    RacingWriter,
+    left_by_mixed,
+    racing_writers,
+)
+from arctic_orchestration_tests.lake.reference_merge import (
     Row,
     add,
     merge,
@@ -29,12 +35,6 @@ from arctic_orchestration_tests.lake.merged_by_hand import (
     plan,
     rows_by_the_rules,
     rows_of,
-)
-from arctic_orchestration_tests.lake.racing_writer import (
-    NO_RETRIES,
-    RacingWriter,
-    left_by_mixed,
-    racing_writers,
 )
 
 FULL = os.environ.get("ARCTIC_PROOF") == "full"

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from arctic_orchestration.lake import manifests
 from arctic_orchestration.lake.replacing import table_head
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
-from arctic_orchestration_tests.lake.merged_by_hand import (
+from arctic_orchestration_tests.lake.reference_merge import (
     add,
     arrow,
     merge,

@@ -13,7 +13,7 @@ from arctic_orchestration.errors import CatalogUnavailable, CommitConflict, Comm
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.lake.crashing_committer import LANDED, STEPS, commit_until
-from arctic_orchestration_tests.lake.merged_by_hand import (
+from arctic_orchestration_tests.lake.reference_merge import (
     add,
     merge,
     new_table,

@@ -20,7 +20,7 @@ from pyiceberg.types import LongType, NestedField
 from arctic_orchestration.lake.manifest_lists import read_manifest_list
 from arctic_orchestration.lake.upkeep.snapshot_removal import RemoveManySnapshots
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
-from arctic_orchestration_tests.lake.merged_by_hand import BY_ORIGIN, add, new_table
+from arctic_orchestration_tests.lake.reference_merge import BY_ORIGIN, add, new_table
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 ids = st.integers(1, 8)

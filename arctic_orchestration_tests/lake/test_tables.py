@@ -11,7 +11,7 @@ from arctic_orchestration.errors import CatalogUnavailable, LakeError, NotFound
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake import tables as module
 from arctic_orchestration.lake.tables import list_tables, load_table
-from arctic_orchestration_tests.lake.merged_by_hand import SCHEMA, add
+from arctic_orchestration_tests.lake.reference_merge import SCHEMA, add
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.compaction.work.worker import What
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
-from arctic_orchestration_tests.lake.merged_by_hand import BY_ORIGIN, add, new_table, rows_of
+from arctic_orchestration_tests.lake.reference_merge import BY_ORIGIN, add, new_table, rows_of
 from arctic_orchestration_tests.lake.spark_daemons import daemon, logged
 from arctic_orchestration_tests.lake.spark_daemons import until as answered
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How

@@ -20,7 +20,7 @@ from arctic_orchestration.state.compaction_tables import (
     is_uncleaned,
 )
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.lake.merged_by_hand import Row, rows_of
+from arctic_orchestration_tests.lake.reference_merge import Row, rows_of
 from arctic_orchestration_tests.proofs.compaction.written_tables import WrittenTable
 
 

@@ -14,14 +14,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import Table
 
-from arctic_orchestration_tests.lake.merged_by_hand import (
+from arctic_orchestration_tests.lake.racing_writer import NO_RETRIES, RacingWriter, racing_writers
+from arctic_orchestration_tests.lake.reference_merge import (
     BY_ORIGIN,
     Row,
     new_table,
     rows_by_the_rules,
     rows_of,
 )
-from arctic_orchestration_tests.lake.racing_writer import NO_RETRIES, RacingWriter, racing_writers
 
 _PREFIX = "arctic.compaction."
 #: Everything is merged as soon as there are three files of a partition, and as often as it comes.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from arctic_orchestration_tests.proofs.coordinator.told_launcher import SECONDS
+from arctic_orchestration_tests.proofs.coordinator.timed_launcher import SECONDS
 
 
 @dg.op

@@ -25,7 +25,7 @@ from arctic_orchestration_tests.proofs.coordinator.processes import (
 )
 from arctic_orchestration_tests.proofs.coordinator.run_history import Held, places
 from arctic_orchestration_tests.proofs.coordinator.shifted_time import ShiftedTime
-from arctic_orchestration_tests.proofs.coordinator.told_launcher import SECONDS
+from arctic_orchestration_tests.proofs.coordinator.timed_launcher import SECONDS
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
 #: seconds between two passes over the queue where they are not quick; the least for Dagster
@@ -33,7 +33,7 @@ PASS = 1
 OURS = {"module": "arctic_orchestration.coordinator", "class": "ArcticRunCoordinator"}
 STOCK = {"module": "dagster", "class": "QueuedRunCoordinator"}
 TOLD = {
-    "module": "arctic_orchestration_tests.proofs.coordinator.told_launcher",
+    "module": "arctic_orchestration_tests.proofs.coordinator.timed_launcher",
     "class": "ToldRunLauncher",
 }
 REAL = {"module": "dagster", "class": "DefaultRunLauncher"}
