@@ -218,7 +218,7 @@ def test_format_version_3_and_columns_that_differ_in_case_are_refused(catalog: C
     with pytest.raises(UnsupportedTable, match="got format version 3, expected 1 or 2"):
         ensure_table(catalog, "lake.v3", SCHEMA, properties={"format-version": "3"})
     twins = Schema(NestedField(1, "id", LongType()), NestedField(2, "Id", LongType()))
-    with pytest.raises(UnsupportedTable, match="column Id: Spark does not tell it from id"):
+    with pytest.raises(UnsupportedTable, match="column Id: Spark does not distinguish it from id"):
         ensure_table(catalog, "lake.twins", twins)
 
 

@@ -233,7 +233,7 @@ def test_a_manual_change_reports_what_it_discards(world: MakeWorld) -> None:
         control.suspend(tx, store, location, "b", at(2))
         control.delete(tx, store, location, "c", at(2))
     for name in ("a", "b", "c"):
-        assert lines(here, name)[-1][1] == "by hand; 1 waiting job with 2 events was discarded"
+        assert lines(here, name)[-1][1] == "manually; 1 waiting job with 2 events was discarded"
 
 
 def delete_manually(here: World, seconds: float, name: str) -> None:
