@@ -138,7 +138,7 @@ class Zone:
         upto: the last id of the zone.
         holders: the transactions that may still commit a row in it.
         read: the last id that the present pass over the zone has read.
-        again: whether another pass is due after this one.
+        reread: whether another pass is due after this one.
     """
 
     upto: int
