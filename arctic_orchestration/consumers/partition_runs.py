@@ -11,7 +11,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -20,31 +20,11 @@ from arctic_orchestration.consumers.engine import ConsumerEngine
 from arctic_orchestration.consumers.partition import ConsumedPartition, Where
 from arctic_orchestration.errors import LeaseLost
 from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.event_log.run_lookup import RunLookup, RunView
 from arctic_orchestration.state.consumer_tables import consumer_leases, consumer_partitions
 
 #: Dagster's: the run key of the request of a run.
 RUN_KEY_TAG = "dagster/run_key"
-
-
-class FollowedRun(Protocol):
-    """A run as Dagster's storage knows it."""
-
-    @property
-    def run_id(self) -> str: ...
-    @property
-    def status(self) -> RunStatus: ...
-    @property
-    def submitted(self) -> bool:
-        """It was submitted to the run coordinator; before that, only its request continues it."""
-        ...
-
-
-class FollowedRuns(Protocol):
-    """The lookup of runs."""
-
-    def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[FollowedRun]]:
-        """Returns the runs with one of the values of a tag, by value, oldest first."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +65,7 @@ class Follower:
 
     engine: ConsumerEngine
     owner: str
-    runs: FollowedRuns
+    runs: RunLookup
     at_once: int = 10
     where: Where | None = None
     _registered: bool = field(default=False)
@@ -136,7 +116,7 @@ class Follower:
         with contextlib.suppress(LeaseLost):
             self._end_lease(delivery, {delivery.partition.key: reason})
 
-    def _end(self, one: Delivery, run: FollowedRun, counts: Counter[str]) -> None:
+    def _end(self, one: Delivery, run: RunView, counts: Counter[str]) -> None:
         failed = {}
         if run.status is not RunStatus.SUCCESS:
             failed[one.partition.key] = f"run {run.run_id} ended: {run.status.value}"

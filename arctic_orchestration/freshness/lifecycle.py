@@ -19,6 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import ArcticError, DatabaseUnavailable
+from arctic_orchestration.event_log.run_lookup import FailureLookup
 from arctic_orchestration.freshness import (
     definitions,
     ownership,
@@ -38,7 +39,7 @@ from arctic_orchestration.freshness.decision import (
 )
 from arctic_orchestration.freshness.ownership import LEASE, Acquired, Owner, TaskRow, Time
 from arctic_orchestration.freshness.run_outcomes import Outcomes, wake
-from arctic_orchestration.freshness.run_reconciler import RunLookup, RunReconciler
+from arctic_orchestration.freshness.run_reconciler import RunReconciler
 from arctic_orchestration.freshness.run_requests import TaskRequest
 from arctic_orchestration.freshness.status import ROOTS, SINKS, WAITED_SINCE, StatusSink, Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
@@ -100,7 +101,7 @@ class Lifecycle:
     database: Database
     cluster: str
     location: str
-    runs: RunLookup
+    runs: FailureLookup
     declared: Sequence[TaskSpec] | None = None
     assets: Assets = NO_ASSETS
     life: timedelta = LEASE

@@ -7,15 +7,16 @@ cannot report, is detected by its status in Dagster or by its lease.
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import DatabaseUnavailable, Refused
 from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.event_log.run_lookup import FailureLookup, RunView
 from arctic_orchestration.freshness import definitions, ownership, submissions
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.ownership import TaskRow
@@ -40,35 +41,6 @@ SILENT = "fell silent: "
 BEGINS_WITHIN = timedelta(minutes=15)
 
 
-class RunView(Protocol):
-    """A run as Dagster's storage knows it."""
-
-    @property
-    def run_id(self) -> str: ...
-    @property
-    def status(self) -> RunStatus | None: ...
-    @property
-    def started(self) -> bool: ...
-    @property
-    def tags(self) -> Mapping[str, str]: ...
-
-
-class RunLookup(Protocol):
-    """The lookup of runs."""
-
-    def run_statuses(self, run_ids: Sequence[str]) -> Mapping[str, RunView]:
-        """Returns the runs with these ids; omits missing ones."""
-        ...
-
-    def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[RunView]]:
-        """Returns the runs with one of the values of a tag, by value."""
-        ...
-
-    def why_failed(self, run_id: str) -> str | None:
-        """Returns why a run failed, in Dagster's words; none: unknown."""
-        ...
-
-
 @dataclass(frozen=True)
 class RunReconciler:
     """Reconciles the runs of one code location."""
@@ -78,7 +50,7 @@ class RunReconciler:
     location: str
     outcomes: Outcomes
 
-    def reconcile(self, runs: RunLookup, counts: Counter[str]) -> None:
+    def reconcile(self, runs: FailureLookup, counts: Counter[str]) -> None:
         """Reconciles the runs of all submissions that own their task.
 
         Cost: two statements of the state database and at most two of Dagster's, and a transaction
@@ -244,7 +216,7 @@ class RunReconciler:
         return "repeated" if self.outcomes.silent(tx, submission) else "lost"
 
 
-def _why_failed(run: RunView | None, runs: RunLookup) -> str | None:
+def _why_failed(run: RunView | None, runs: FailureLookup) -> str | None:
     if run is None or run.status is not RunStatus.FAILURE:
         return None
     try:
@@ -267,7 +239,7 @@ def _is_to_begin(run: RunView | None, spec: TaskSpec | None) -> bool:
     return run.status is RunStatus.STARTED
 
 
-def _looked_up(owning_ones: Sequence[Submission], runs: RunLookup) -> dict[str, RunView]:
+def _looked_up(owning_ones: Sequence[Submission], runs: FailureLookup) -> dict[str, RunView]:
     """Returns the run of each submission that has one in Dagster's storage."""
     requested = [one.id for one in owning_ones if not one.by_hand]
     tagged = runs.runs_by_tag(SUBMISSION_TAG, requested) if requested else {}

@@ -12,18 +12,19 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
+from arctic_orchestration.event_log.run_lookup import RetryLookup
 from arctic_orchestration.schedules import resources
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.location import SILENT, Location, from_row
-from arctic_orchestration.schedules.runs import RunLookup, RunTracker
+from arctic_orchestration.schedules.runs import RunTracker
 from arctic_orchestration.state.tables import is_active, jobs, locations, runs
 
 GIVEN_UP = timedelta(days=1)
 CLUSTER_GIVEN_UP = timedelta(days=7)
 
 
-def reconcile(tx: sa.Connection, own: Location, lookup: RunLookup, now: datetime) -> int:
+def reconcile(tx: sa.Connection, own: Location, lookup: RetryLookup, now: datetime) -> int:
     """Ends jobs and forgets runs of silent locations of the same cluster; returns how many ended.
 
     Skips a location whose row is locked: it is not silent.

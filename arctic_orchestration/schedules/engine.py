@@ -27,6 +27,7 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable
 from arctic_orchestration.event_log.feed import LookedUpFeed, Position
 from arctic_orchestration.event_log.narrowing import Narrowing
+from arctic_orchestration.event_log.run_lookup import RetryLookup
 from arctic_orchestration.notifications import outbox
 from arctic_orchestration.schedules import (
     abandoned_locations,
@@ -49,7 +50,7 @@ from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import JobMove, JobState
 from arctic_orchestration.schedules.launch_requests import LaunchRequest
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.runs import RunLookup, RunTracker
+from arctic_orchestration.schedules.runs import RunTracker
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.targets import Targets
@@ -101,7 +102,7 @@ class Engine:
     cluster: str
     location: str
     feed: LookedUpFeed
-    lookup: RunLookup
+    lookup: RetryLookup
     targets: Targets
     #: the code location and repository that declare the schedules; None: not checked
     owner: str | None = None

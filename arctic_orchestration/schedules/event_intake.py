@@ -14,11 +14,12 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, LogWentBack
 from arctic_orchestration.event_log.feed import Feed, LookedUpFeed, Position
 from arctic_orchestration.event_log.narrowing import Narrowing
+from arctic_orchestration.event_log.run_lookup import RetryLookup
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import JobMove
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.runs import RunLookup, RunTracker
+from arctic_orchestration.schedules.runs import RunTracker
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.subscriber import Subscriber
 from arctic_orchestration.schedules.targets import Targets
@@ -68,7 +69,7 @@ def read(
     tx: sa.Connection,
     location: Location,
     feed: LookedUpFeed,
-    lookup: RunLookup,
+    lookup: RetryLookup,
     store: ScheduleStore,
     now: datetime,
     narrowing: Narrowing,
@@ -127,7 +128,7 @@ def catch_up(
     tx: sa.Connection,
     location: Location,
     feed: LookedUpFeed,
-    lookup: RunLookup,
+    lookup: RetryLookup,
     store: ScheduleStore,
     now: datetime,
     *,
@@ -174,7 +175,7 @@ def read_on(
     cluster: str,
     name: str,
     feed: LookedUpFeed,
-    lookup: RunLookup,
+    lookup: RetryLookup,
     store: ScheduleStore,
     now: datetime,
 ) -> list[str]:

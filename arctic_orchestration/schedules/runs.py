@@ -9,11 +9,11 @@ manually or by a backfill, is recorded while it is active, so that limits count 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import sqlalchemy as sa
 
 from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
+from arctic_orchestration.event_log.run_lookup import RetryLookup, RunView
 from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.run_tags import JOB_TAG, RUN_KEY_TAG
 from arctic_orchestration.schedules import resources
@@ -63,42 +63,6 @@ _OTHERS_UNHEARD_OF = (
 )
 
 
-class RunView(Protocol):
-    """A run in Dagster's storage."""
-
-    @property
-    def run_id(self) -> str: ...
-    @property
-    def status(self) -> RunStatus | None: ...
-    @property
-    def started(self) -> bool: ...
-    @property
-    def tags(self) -> Mapping[str, str]: ...
-    @property
-    def ended_at(self) -> datetime | None: ...
-    @property
-    def submitted(self) -> bool:
-        """Whether it was handed to the run coordinator; before that only its request exists."""
-        ...
-
-
-class RunLookup(Protocol):
-    """Looks up runs."""
-
-    @property
-    def retries_enabled(self) -> bool:
-        """Whether Dagster may retry failed runs itself; a tag of the run then says so."""
-        ...
-
-    def run_statuses(self, run_ids: Sequence[str]) -> Mapping[str, RunView]:
-        """Returns the runs with these ids; deleted runs are left out."""
-        ...
-
-    def runs_by_tag(self, key: str, values: Sequence[str]) -> Mapping[str, Sequence[RunView]]:
-        """Returns the runs that carry a tag with one of the values, by value."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Seen:
     """A status of a run, from an event or a look-up."""
@@ -113,7 +77,7 @@ class _Seen:
 class RunTracker:
     """Applies events and look-ups of runs to the jobs and resources of one location."""
 
-    def __init__(self, queue: JobQueue, location: Location, lookup: RunLookup) -> None:
+    def __init__(self, queue: JobQueue, location: Location, lookup: RetryLookup) -> None:
         self._queue = queue
         self._location = location
         self._lookup = lookup

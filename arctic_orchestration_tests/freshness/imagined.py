@@ -64,6 +64,8 @@ class Run:
     tags: Mapping[str, str]
     status: RunStatus = RunStatus.QUEUED
     started: bool = False
+    ended_at: datetime | None = None
+    submitted: bool = True
 
 
 @dataclass

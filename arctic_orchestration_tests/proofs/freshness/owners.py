@@ -23,11 +23,11 @@ import sqlalchemy as sa
 
 from arctic_orchestration import clock
 from arctic_orchestration.errors import DatabaseUnavailable, Refused
+from arctic_orchestration.event_log.run_lookup import RunView
 from arctic_orchestration.freshness import ownership, submissions
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.lifecycle import Lifecycle
 from arctic_orchestration.freshness.owned_run import Running
-from arctic_orchestration.freshness.run_reconciler import RunView
 from arctic_orchestration.freshness.run_requests import TOKEN_TAG
 from arctic_orchestration.freshness.run_start import acquired_manually, begun
 from arctic_orchestration.state.database import Database
