@@ -1,9 +1,8 @@
 """Turns events and ticks of time into jobs, in the transaction that moves the feed position.
 
 An event finds its schedules through the reverse index. In each schedule it joins the job that still
-takes events, or starts one. With ``partitions: each`` or ``range`` that is one job for each target
-partition that the event maps to; see :mod:`.target_partitions`. A job whose trigger is satisfied
-goes on to its constraints.
+takes events, or starts one; with ``partitions: each`` or ``range`` one for each target partition of
+the event: :mod:`.target_partitions`. A job whose trigger is satisfied goes on to its constraints.
 """
 
 import itertools
