@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.lake import connect, spark_properties
-from arctic_orchestration.lake.connect import connect_session, released
+from arctic_orchestration.lake.connect import connect_session, is_over_connect, released
 from arctic_orchestration.lake.merging.sessions import cancel_merges, merging_session
 from arctic_orchestration.lake.session import require_lake_session
 from arctic_orchestration.settings import Settings
@@ -108,6 +109,27 @@ def test_canceled_merges_fail(spark: SparkSession) -> None:
         thread.join(0.2)
     assert "cancel" in str(ended[0]).lower()
     assert spark.range(3).count() == 3
+
+
+def test_a_merge_that_ends_while_it_is_canceled_does_not_stop_the_others(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over Connect its session is closed when it is interrupted, which Spark refuses."""
+    interrupted = []
+    with ExitStack() as ending, merging_session(spark) as going_on:
+        ended = ending.enter_context(merging_session(spark))
+        for session in {ended, going_on}:
+
+            def interrupt(session: SparkSession = session) -> None:
+                ending.close()
+                interrupted.append(session)
+                type(session).interruptAll(session)
+
+            monkeypatch.setattr(session, "interruptAll", interrupt)
+        cancel_merges(spark)
+        assert going_on.range(3).count() == 3
+    if is_over_connect(spark):
+        assert {*interrupted} == {ended, going_on}
 
 
 RUN = """

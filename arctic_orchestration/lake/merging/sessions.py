@@ -75,20 +75,25 @@ def cancel_merges(spark: SparkSession) -> None:
     with _lock:
         sessions = [spark, *_open.get(spark, ())]
     for session in sessions:
-        session.interruptAll()
+        try:
+            session.interruptAll()
+        except Exception:
+            # A merge that has ended meanwhile has closed its session.
+            if session is spark or session in _open.get(spark, ()):
+                raise
 
 
 @contextmanager
 def _one_more(spark: SparkSession) -> Iterator[SparkSession]:
     session = beside(spark)
-    with _lock:
-        _open.setdefault(spark, set()).add(session)
-    try:
-        with released(session):
-            yield session
-    finally:
+    with released(session):
         with _lock:
-            _open[spark].discard(session)
+            _open.setdefault(spark, set()).add(session)
+        try:
+            yield session
+        finally:
+            with _lock:
+                _open[spark].discard(session)
 
 
 def _configure(session: SparkSession, spark: SparkSession) -> None:
