@@ -104,7 +104,11 @@ def test_a_location_of_schedules_needs_no_extra() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "extra"),
-    [(("compaction", "tick", "--tables", "*"), "lake"), (("worker",), "lake"), (("doctor",), None)],
+    [
+        (("compaction", "tick", "--tables", "*"), "lake"),
+        (("compaction", "worker"), "lake"),
+        (("doctor",), None),
+    ],
 )
 def test_a_command_whose_extra_is_missing_says_which(
     arguments: tuple[str, ...], extra: str | None, tmp_path: Path

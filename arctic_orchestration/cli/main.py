@@ -12,10 +12,6 @@ from arctic_orchestration.errors import ArcticError, MissingExtra
 
 #: Each command in the order of the help: its module and object, and its help line.
 _COMMANDS = {
-    "worker": (
-        "compaction.cli.worker:worker",
-        "Merge files for compaction queues until stopped.",
-    ),
     "audit": (
         "cli.audit:audit",
         "List changes made by commands, with their authors.",

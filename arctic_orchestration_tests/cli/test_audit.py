@@ -112,10 +112,10 @@ def test_changes_of_compaction(lake: SmallLake, arctic: Command) -> None:
     ):
         succeeds(arctic, "compaction", *arguments)
     failed = lake.fail("the disk is full").task.id
-    succeeds(arctic, "compaction", "retry", failed)
+    succeeds(arctic, "compaction", "tasks", "retry", failed)
     assert details(lake.database) == {"table": "lake.a", "state": "failed"}
-    succeeds(arctic, "compaction", "cancel", failed)
-    history = json.loads(arctic("compaction", "task", failed, "--json").out)["history"]
+    succeeds(arctic, "compaction", "tasks", "cancel", failed)
+    history = json.loads(arctic("compaction", "tasks", "show", failed, "--json").out)["history"]
     assert history[-1]["reason"] == "canceled by ann"
     succeeds(arctic, "compaction", "wake", "lake.a")
     succeeds(arctic, "compaction", "expire-snapshots", "lake.a", "--older-than", "7d")
@@ -133,8 +133,8 @@ def test_changes_of_compaction(lake: SmallLake, arctic: Command) -> None:
         ("compaction queues delete", "night"),
         ("compaction due", "lake.a"),
         ("compaction plan", "lake.a"),
-        ("compaction retry", failed),
-        ("compaction cancel", failed),
+        ("compaction tasks retry", failed),
+        ("compaction tasks cancel", failed),
         ("compaction wake", "lake.a"),
         ("compaction expire-snapshots", "lake.a"),
         ("compaction remove-orphans", "lake.a"),
@@ -158,16 +158,16 @@ def test_a_run_and_the_cancel_of_a_merged_task(lake: SmallLake, arctic: Command)
         # While a committer has the table, the cancel is refused.
         lease = commit_leases.take_commit_lease(tx, "lake.a", "committer-7")
         assert lease is not None
-    assert arctic("compaction", "cancel", claim.task.id).code == 2
+    assert arctic("compaction", "tasks", "cancel", claim.task.id).code == 2
     with lake.database.begin() as tx:
         commit_leases.end_commit_lease(tx, lease)
-    succeeds(arctic, "compaction", "cancel", claim.task.id)
+    succeeds(arctic, "compaction", "tasks", "cancel", claim.task.id)
     assert lake.tasks(TaskState.CANCELED)[0].reason == "canceled by ann"
     assert audited(lake.database) == [
         ("compaction queues pause", "default"),
         ("compaction run", "lake.a"),
         ("compaction queues resume", "default"),
-        ("compaction cancel", claim.task.id),
+        ("compaction tasks cancel", claim.task.id),
     ]
 
 

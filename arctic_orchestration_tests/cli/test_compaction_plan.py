@@ -54,7 +54,7 @@ def test_a_dry_run_shows_files_bins_and_reasons_and_changes_nothing(
     assert "1. minor merge of day=2013-01-01: 3 files → 1" in result.out
     assert "(day=2013-01-02: 2 fragments of 3)" in result.out
     assert lake.tasks() == []
-    assert document(arctic, "status", "lake.flights")["tables"][0]["known"] is False
+    assert document(arctic, "list", "lake.flights")["tables"][0]["known"] is False
 
 
 def test_a_plan_is_offered_and_a_better_one_takes_its_place(

@@ -152,9 +152,9 @@ def test_without_a_mode_tables_are_only_observed(lake: SmallLake, arctic: Comman
     result = arctic("compaction", "tick", "--tables", "lake.f*")
     assert (result.code, result.out) == (0, "2 tasks would be offered (--mode run)\n")
     assert lake.tasks() == []
-    status = json.loads(arctic("compaction", "status", "--json").out)
+    status = json.loads(arctic("compaction", "list", "--json").out)
     observed = {one["table"]: one["observed"] for one in status["tables"]}
     assert observed == {"lake.flights": "6 of 6 files in 2 tasks", "lake.other": None}
     assert arctic("compaction", "tick", *RUN).out == "3 tasks offered\n"
-    status = json.loads(arctic("compaction", "status", "--json").out)
+    status = json.loads(arctic("compaction", "list", "--json").out)
     assert [one["observed"] for one in status["tables"]] == [None, None]

@@ -1,4 +1,4 @@
-"""``arctic compaction status``, ``due`` and ``wake``: tables as compaction sees them."""
+"""``arctic compaction list``, ``due`` and ``wake``: tables as compaction sees them."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ Command = Callable[..., Outcome]
 
 def status(arctic: Command, *arguments: str) -> dict[str, dict[str, Any]]:
     """Tables as programs read them, by name."""
-    found = json.loads(arctic("compaction", "status", "--json", *arguments).out)["tables"]
+    found = json.loads(arctic("compaction", "list", "--json", *arguments).out)["tables"]
     return {table["table"]: table for table in found}
 
 
@@ -45,7 +45,7 @@ def test_tables_are_shown_as_they_lie_on_the_disk(lake: SmallLake, arctic: Comma
     known = status(arctic, "lake.flights")["lake.flights"]
     assert (known["waiting"], known["claimed"], known["merged"]) == (1, 1, 0)
     assert known["looked"] == "6 of 6 files in 2 tasks"
-    shown = line_of(arctic("compaction", "status").out, "lake.flights")
+    shown = line_of(arctic("compaction", "list").out, "lake.flights")
     assert shown[:5] == ["lake.flights", "default", "6", "6", "0"]
     assert shown[6:8] == ["3.0 ×", "1 waiting, 1 claimed"]
 
@@ -79,9 +79,9 @@ def test_a_table_whose_files_cannot_be_read_does_not_hide_the_others(
     found = status(arctic)
     assert "metadata" in found["lake.broken"]["trouble"]
     assert found["lake.flights"]["numbers"]["files"] == 1
-    text = arctic("compaction", "status").out
+    text = arctic("compaction", "list").out
     assert "its metadata cannot be read" in text
-    refused = arctic("compaction", "status", "lake.broken")
+    refused = arctic("compaction", "list", "lake.broken")
     assert refused.code == 2
     assert "lake.broken: its metadata cannot be read" in " ".join(refused.err.split())
 
@@ -147,7 +147,7 @@ def test_unknown_tables_are_refused_with_those_there_are(lake: SmallLake, arctic
     lake.table("lake.flights", 1)
     catalog = "table 'lake.lost' is not in catalog lake; there are lake.flights"
     for arguments, message in (
-        (("status", "lake.lost"), catalog),
+        (("list", "lake.lost"), catalog),
         (("explain", "lake.lost"), catalog),
         (("plan", "lake.lost"), catalog),
         (("run", "lake.lost"), catalog),
@@ -170,11 +170,11 @@ def test_a_catalog_that_is_down_is_retried_and_then_reported(
     """A server that nobody runs; and a catalog that pyiceberg cannot make sense of."""
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "rest")
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", "http://127.0.0.1:9")
-    down = arctic("compaction", "status")
+    down = arctic("compaction", "list")
     assert (down.code, down.out) == (2, "")
     assert "ARCTIC_CATALOG lake: the catalog did not answer, tried 5 times" in down.err
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "nothing")
-    wrong = arctic("compaction", "status")
+    wrong = arctic("compaction", "list")
     assert wrong.code == 2
     assert "catalog lake cannot be opened as pyiceberg is configured" in wrong.err
 
@@ -197,7 +197,7 @@ def test_a_table_that_hangs_holds_back_no_other(
     monkeypatch.setattr(lake_tables, "load_table", hanging)
     try:
         found = status(arctic, "--timeout", "2s")
-        alone = arctic("compaction", "status", "lake.hangs", "--timeout", "1s")
+        alone = arctic("compaction", "list", "lake.hangs", "--timeout", "1s")
     finally:
         answers.set()
     numbers = {name: one["numbers"] and one["numbers"]["files"] for name, one in found.items()}
@@ -213,7 +213,7 @@ def test_without_a_state_database_nothing_is_made(
     """Looking in a wrong place must not leave a database there."""
     elsewhere = tmp_path / "elsewhere.db"
     monkeypatch.setenv("ARCTIC_DATABASE_URL", f"sqlite:///{elsewhere}")
-    for arguments in (("status",), ("tasks",), ("queues", "list"), ("records",)):
+    for arguments in (("list",), ("tasks", "list"), ("queues", "list"), ("records",)):
         refused = arctic("compaction", *arguments)
         assert refused.code == 2
         assert "There is no state database" in refused.err

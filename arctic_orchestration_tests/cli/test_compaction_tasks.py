@@ -1,4 +1,4 @@
-"""``arctic compaction tasks``, ``task``, ``retry``, ``cancel`` and ``records``."""
+"""``arctic compaction tasks`` and ``records``."""
 
 import json
 from collections.abc import Callable
@@ -22,9 +22,8 @@ Command = Callable[..., Outcome]
 
 def listed(arctic: Command, *options: str) -> list[dict[str, Any]]:
     """Tasks as programs read them."""
-    found: list[dict[str, Any]] = json.loads(arctic("compaction", "tasks", "--json", *options).out)[
-        "tasks"
-    ]
+    shown = arctic("compaction", "tasks", "list", "--json", *options).out
+    found: list[dict[str, Any]] = json.loads(shown)["tasks"]
     return found
 
 
@@ -40,12 +39,12 @@ def test_tasks_are_listed_in_the_order_in_which_they_are_claimed(
         ("lake.low", "planned", 3),
     ]
     (first,) = listed(arctic, "--limit", "1")
-    result = arctic("compaction", "tasks", "-n", "1")
+    result = arctic("compaction", "tasks", "list", "-n", "1")
     assert result.out.splitlines()[0] == "2 planned"
     assert "and 1 more: --limit 2" in result.out
     lake.fail("the disk is full", final=True)
     assert [task["table"] for task in listed(arctic)] == ["lake.low"]
-    assert "1 task in quarantine: --state quarantined" in arctic("compaction", "tasks").out
+    assert "1 task in quarantine: --state quarantined" in arctic("compaction", "tasks", "list").out
     (ended,) = listed(arctic, "--state", "ended")
     assert (ended["task"], ended["state"]) == (first["task"], "quarantined")
     assert [task["table"] for task in listed(arctic, "--state", "all")] == ["lake.low", "lake.high"]
@@ -61,10 +60,10 @@ def test_filters_that_nothing_answers_to_are_refused(lake: SmallLake, arctic: Co
         (("--queue", "lost"), "no compaction queue lost; there is: default"),
         (("--table", "lake.lost"), "compaction knows no table lake.lost, nor any"),
     ):
-        refused = arctic("compaction", "tasks", *options)
+        refused = arctic("compaction", "tasks", "list", *options)
         assert (refused.code, refused.out) == (2, "")
         assert message in " ".join(refused.err.split())
-    assert arctic("compaction", "tasks").out == "no such tasks\n"
+    assert arctic("compaction", "tasks", "list").out == "no such tasks\n"
     assert "no such records" in arctic("compaction", "records").out
 
 
@@ -75,14 +74,14 @@ def test_a_task_is_shown_with_its_files_attempts_and_history(
     lake.table("lake.flights", 3)
     lake.tick()
     claim = lake.fail("no [room] left")
-    found = json.loads(arctic("compaction", "task", claim.task.id[-6:], "--json").out)
+    found = json.loads(arctic("compaction", "tasks", "show", claim.task.id[-6:], "--json").out)
     assert (found["task"], found["state"], found["ahead"]) == (claim.task.id, "failed", None)
     assert [file["rows"] for file in found["data_files"]] == [1, 1, 1]
     assert sum(file["bytes"] for file in found["data_files"]) == found["bytes"]
     (tried,) = found["tried"]
     assert (tried["state"], tried["reason"]) == ("failed", "no [room] left")
     assert [move["state"] for move in found["history"]] == ["planned", "claimed", "failed"]
-    text = arctic("compaction", "task", claim.task.id).out
+    text = arctic("compaction", "tasks", "show", claim.task.id).out
     assert f"task {claim.task.id} of lake.flights: minor merge of day=2013-01-01" in text
     assert "planned because 3 fragments of 3" in text
     assert line_of(text, "  worker-1  ")[3:] == ["failed", "worker-1", "no [room] left"]
@@ -102,8 +101,8 @@ def test_parts_of_ids_that_do_not_name_one_task_are_refused(
         ("zzzzzz", "no compaction task zzzzzz"),
         (common, "a part that one task has; several have it"),
     ):
-        for command in ("task", "retry", "cancel"):
-            refused = arctic("compaction", command, part)
+        for command in ("show", "retry", "cancel"):
+            refused = arctic("compaction", "tasks", command, part)
             assert (refused.code, refused.out) == (2, "")
             assert message in " ".join(refused.err.split())
 
@@ -113,11 +112,11 @@ def test_a_failed_task_can_be_tried_at_once(lake: SmallLake, arctic: Command) ->
     lake.table("lake.flights", 3)
     lake.tick()
     task = lake.fail("the disk is full").task
-    again = json.loads(arctic("compaction", "retry", task.id, "--json").out)
+    again = json.loads(arctic("compaction", "tasks", "retry", task.id, "--json").out)
     assert (again["state"], again["not_before"], again["attempts"]) == ("planned", None, 1)
     assert again["reason"] == f"attempt 2 of 3 at once: requested by {person()}"
     assert lake.claim().task.id == task.id
-    refused = arctic("compaction", "retry", task.id)
+    refused = arctic("compaction", "tasks", "retry", task.id)
     assert refused.code == 2
     assert "is claimed; only failed or quarantined tasks can be retried" in refused.err
 
@@ -131,7 +130,7 @@ def test_the_files_of_a_task_in_quarantine_can_be_planned_again(
     task = lake.fail("a broken file", final=True).task
     lake.tick()
     assert lake.tasks(TaskState.PLANNED) == []
-    result = arctic("compaction", "retry", task.id)
+    result = arctic("compaction", "tasks", "retry", task.id)
     assert result.out == (
         f"lake.flights: the files of task {task.id} no longer rest, and are planned again\n"
     )
@@ -146,11 +145,11 @@ def test_a_waiting_task_can_be_taken_back(lake: SmallLake, arctic: Command) -> N
     lake.tick()
     claimed = lake.claim().task
     (waiting,) = lake.tasks(TaskState.PLANNED)
-    result = arctic("compaction", "cancel", waiting.id)
+    result = arctic("compaction", "tasks", "cancel", waiting.id)
     assert f"task {waiting.id} of lake.flights is canceled; its 3 files rest until" in result.out
     assert "arctic compaction wake lake.flights" in " ".join(result.out.split())
     assert [task.id for task in lake.tasks(TaskState.CANCELED)] == [waiting.id]
-    refused = arctic("compaction", "cancel", claimed.id)
+    refused = arctic("compaction", "tasks", "cancel", claimed.id)
     assert refused.code == 2
     assert "is claimed; what can be canceled waits" in refused.err
     assert [task.id for task in lake.tasks(TaskState.CLAIMED)] == [claimed.id]
@@ -163,13 +162,13 @@ def test_what_was_canceled_is_not_planned_again(lake: SmallLake, arctic: Command
     lake.table("lake.flights", 3)
     lake.tick()
     (waiting,) = lake.tasks(TaskState.PLANNED)
-    arctic("compaction", "cancel", waiting.id)
+    arctic("compaction", "tasks", "cancel", waiting.id)
     arctic("compaction", "plan", "lake.flights")
     assert lake.tasks(TaskState.PLANNED) == []
     run = arctic("compaction", "run", "lake.flights")
     assert run.code == 1
     assert "nothing could be merged" in run.out
-    status = json.loads(arctic("compaction", "status", "--json").out)["tables"][0]
+    status = json.loads(arctic("compaction", "list", "--json").out)["tables"][0]
     assert status["resting_files"] == 3
     assert f"canceled by {person()}" in status["reasons"][0]
     arctic("compaction", "wake", "lake.flights")
@@ -231,16 +230,16 @@ def test_a_merged_task_that_cannot_be_committed_can_be_taken_back(
     id = merged(lake)
     with lake.database.begin() as tx:
         lease = present(commit_leases.take_commit_lease(tx, "lake.flights", "committer-7"))
-    refused = arctic("compaction", "cancel", id)
+    refused = arctic("compaction", "tasks", "cancel", id)
     assert refused.code == 2
     assert f"{id} is merged, and committer-7 commits to lake.flights until 20" in refused.err
     with lake.database.begin() as tx:
         commit_leases.end_commit_lease(tx, lease, trouble="access denied")
-    assert "not committed to: access denied" in arctic("compaction", "status").out
+    assert "not committed to: access denied" in arctic("compaction", "list").out
     assert "the last attempt failed: access denied" in (
         arctic("compaction", "explain", "lake.flights").out
     )
-    canceled = json.loads(arctic("compaction", "cancel", id, "--json").out)
+    canceled = json.loads(arctic("compaction", "tasks", "cancel", id, "--json").out)
     assert (canceled["state"], canceled["reason"]) == ("canceled", f"canceled by {person()}")
     with lake.database.read() as tx:
         row = tables.table_by_name(tx, "lake.flights")
@@ -261,7 +260,7 @@ def test_a_merged_task_that_is_committed_already_is_not_taken_back(
     named = {"arctic.compaction.tasks": f"x,{id}"}
     table.append(table.scan().to_arrow(), snapshot_properties=named)
     snapshot_id = present(table.refresh().current_snapshot()).snapshot_id
-    refused = arctic("compaction", "cancel", id)
+    refused = arctic("compaction", "tasks", "cancel", id)
     assert refused.code == 2
     assert f"{id} is in snapshot {snapshot_id} already" in refused.err
     assert [task.id for task in lake.tasks(TaskState.MERGED)] == [id]

@@ -66,7 +66,7 @@ def test_refused_tables_have_a_row_each_and_the_rest_is_counted(lake: SmallLake)
         *(f"lake.bad{number}" for number in range(5)),
         "2 more",
     ]
-    assert refused[-1].found == "2 more: arctic compaction status"
+    assert refused[-1].found == "2 more: arctic compaction list"
 
 
 @ON_SQLITE
@@ -118,7 +118,7 @@ def test_a_table_without_progress_is_found(lake: SmallLake) -> None:
         commit_leases.end_commit_lease(tx, lease, trouble="access denied")
     status, finding, advice = found()["tables not committed to"]
     assert (status, finding) == (WARNING, "lake.flights: access denied")
-    assert "arctic compaction cancel ID" in advice
+    assert "arctic compaction tasks cancel ID" in advice
 
 
 def test_tables_that_could_not_be_planned_are_counted_and_named(lake: SmallLake) -> None:
@@ -159,7 +159,7 @@ def test_trouble_is_found_with_what_to_do(lake: SmallLake) -> None:
     assert findings["queue default"] == (
         WARNING,
         "1 task waiting, and no worker serves the queue",
-        "start one: arctic worker --queue default",
+        "start one: arctic compaction worker --queue default",
     )
     serving(lake)
     assert "queue default" not in found()

@@ -45,7 +45,7 @@ MORE_TEXTS = [
 ]
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
 #: begins to work, with Spark and until it is ended, with any text that it takes
-WORKER = ("worker",)
+WORKER = ("compaction", "worker")
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

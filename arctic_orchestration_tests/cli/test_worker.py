@@ -1,4 +1,4 @@
-"""``arctic worker`` and ``arctic compaction run``: with a real Spark, in processes of their own."""
+"""``arctic compaction worker`` and ``run``, with a real Spark, in processes of their own."""
 
 import json
 import signal
@@ -48,7 +48,8 @@ def test_a_worker_merges_what_waits_and_ends_when_it_is_idle(lake: SmallLake) ->
     lake.table("lake.flights", 4, 2)
     lake.tick()
     with arctic_process(
-        "worker", "--queue", "default", "--parallelism", "2", "--until-idle", "100ms", "--json",
+        "compaction", "worker", "--queue", "default", "--parallelism", "2",
+        "--until-idle", "100ms", "--json",
         *SMALL,
     ) as process:  # fmt: skip
         began, *events = documents(process.rest())
@@ -71,7 +72,7 @@ def test_a_worker_finishes_its_tasks_after_a_stop_signal(lake: SmallLake) -> Non
     """It claims nothing more, and says so; other tasks wait for other workers."""
     lake.table("lake.flights", 3, 3)
     lake.tick()
-    with arctic_process("worker", "--name", "one", *SMALL) as process:
+    with arctic_process("compaction", "worker", "--name", "one", *SMALL) as process:
         began = process.until(lambda line: "serves" in line)
         assert "worker one serves all queues, 1 task at once, with Spark at local[2]" in began
         process.until(lambda line: "claimed" in line)
@@ -99,7 +100,7 @@ def test_a_worker_gives_back_its_tasks_after_a_second_signal(lake: SmallLake) ->
     """That is no attempt; unless the merge was finished at that very moment."""
     lake.table("lake.flights", 3)
     lake.tick()
-    with arctic_process("worker", "--json", *SMALL) as process:
+    with arctic_process("compaction", "worker", "--json", *SMALL) as process:
         slow(process)
         events = documents(process.rest())
         assert process.ended() == 0
@@ -130,7 +131,7 @@ def test_options_that_cannot_be_are_refused_before_spark_starts(
     lake: SmallLake, arctic: Command, arguments: tuple[str, ...], message: str
 ) -> None:
     """One message that names the option; no worker was seen."""
-    refused = arctic("worker", *arguments)
+    refused = arctic("compaction", "worker", *arguments)
     assert (refused.code, refused.out) == (2, "")
     assert message in " ".join(refused.err.split())
     with lake.database.read() as tx:

@@ -95,7 +95,7 @@ def _refused(known: Sequence[CompactionTable]) -> Iterator[Finding]:
         found = f"{row.name}: {row.refused}"
         yield Finding(check="table refused", status=WARNING, found=found, advice=advice)
     if len(refused) > _NAMED:
-        found = f"{len(refused) - _NAMED} more: arctic compaction status"
+        found = f"{len(refused) - _NAMED} more: arctic compaction list"
         yield Finding(check="tables refused", status=WARNING, found=found)
 
 
@@ -139,7 +139,7 @@ def _uncommitted(known: Sequence[CompactionTable]) -> Iterator[Finding]:
             status=WARNING,
             found=_listed(trouble),
             advice="fix the reported reason: it is retried; a merged task that never gets "
-            "on is taken back with arctic compaction cancel ID",
+            "on is taken back with arctic compaction tasks cancel ID",
         )
 
 
@@ -157,8 +157,8 @@ def _quarantined(tx: sa.Connection) -> Iterator[Finding]:
             check="tasks in quarantine",
             status=WARNING,
             found=_listed(found),
-            advice="arctic compaction tasks --state quarantined shows why, and "
-            "arctic compaction retry ID tries again",
+            advice="arctic compaction tasks list --state quarantined shows why, and "
+            "arctic compaction tasks retry ID tries again",
         )
 
 
@@ -178,7 +178,7 @@ def _unserved(tx: sa.Connection) -> Iterator[Finding]:
                 check=f"queue {name}",
                 status=WARNING,
                 found=f"{counted(waiting, 'task')} waiting, and no worker serves the queue",
-                advice=f"start one: arctic worker --queue {name}",
+                advice=f"start one: arctic compaction worker --queue {name}",
             )
 
 

@@ -12,19 +12,18 @@ from arctic_orchestration.compaction.cli import run as compaction_run
 from arctic_orchestration.compaction.cli import serve as compaction_service
 from arctic_orchestration.compaction.cli import tables as compaction_tables
 from arctic_orchestration.compaction.cli import tasks as compaction_tasks
+from arctic_orchestration.compaction.cli import worker as compaction_worker
 
 app = typer.Typer(no_args_is_help=True)
-app.command(name="status")(compaction_tables.status)
+app.command(name="list")(compaction_tables.list_)
 app.command(name="explain")(compaction_explained.explain)
 app.command(name="plan")(compaction_plan.plan)
 app.add_typer(compaction_queues.app, name="queues")
 app.command(name="map")(compaction_tables.map_)
 app.command(name="unmap")(compaction_tables.unmap)
-app.command(name="tasks")(compaction_tasks.tasks)
-app.command(name="task")(compaction_tasks.task)
-app.command(name="retry")(compaction_tasks.retry)
-app.command(name="cancel")(compaction_tasks.cancel)
+app.add_typer(compaction_tasks.app, name="tasks")
 app.command(name="records")(compaction_records.records)
+app.command(name="worker")(compaction_worker.worker)
 app.command(name="run")(compaction_run.run)
 app.command(name="tick")(compaction_service.tick)
 app.command(name="serve")(compaction_service.serve)

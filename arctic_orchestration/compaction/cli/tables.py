@@ -97,7 +97,7 @@ class TableView:
         return [f"planned last at {format_moment(row.looked_at)}: {row.looked_reason}"]
 
 
-def status(
+def list_(
     table: Annotated[
         str | None, typer.Argument(metavar="TABLE", help="Only of this table.")
     ] = None,

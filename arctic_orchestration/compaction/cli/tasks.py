@@ -44,11 +44,14 @@ IdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="A task's id, or a part of it that no other has.")
 ]
 
+app = typer.Typer(help="Manage merge tasks.", no_args_is_help=True)
+
 #: words for several states
 _SEVERAL = {"waiting": WAITING, "live": LIVE, "ended": ENDED, "all": tuple(TaskState)}
 
 
-def tasks(
+@app.command("list")
+def list_(
     table: Annotated[str | None, typer.Option(help="Only of this table.")] = None,
     queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None,
     state: Annotated[
@@ -96,7 +99,8 @@ def tasks(
         )
 
 
-def task(id: IdArgument, as_json: JsonOption = False) -> None:
+@app.command("show")
+def show(id: IdArgument, as_json: JsonOption = False) -> None:
     """Show a merge task: files, reason, attempts, history."""
     with opened_compaction() as opened, opened.database.read() as tx:
         found = task_store.task_by_id_part(tx, id)
@@ -110,6 +114,7 @@ def task(id: IdArgument, as_json: JsonOption = False) -> None:
     print_task(found, group, tried, history, ahead)
 
 
+@app.command("retry")
 def retry(id: IdArgument, as_json: JsonOption = False) -> None:
     """Retry a failed merge task at once.
 
@@ -139,7 +144,7 @@ def retry(id: IdArgument, as_json: JsonOption = False) -> None:
                 "quarantined tasks can be retried; nothing was changed"
             )
         details = {"table": found.table, "state": found.state.value}
-        audit.record(tx, opened.actor, "compaction", "retry", found.id, **details)
+        audit.record(tx, opened.actor, "compaction", "tasks retry", found.id, **details)
         after = task_store.task_by_id(tx, found.id)
     if as_json:
         print_json(task_json(after))
@@ -147,6 +152,7 @@ def retry(id: IdArgument, as_json: JsonOption = False) -> None:
         console().print(escape(message))
 
 
+@app.command("cancel")
 def cancel(id: IdArgument, as_json: JsonOption = False) -> None:
     """Cancel a merge task that no worker is merging.
 
@@ -192,7 +198,7 @@ def _cancel_waiting(tx: sa.Connection, task: Task, by: Actor) -> None:
 
 def _audit_cancel(tx: sa.Connection, task: Task, by: Actor) -> None:
     details = {"table": task.table, "state": task.state.value}
-    audit.record(tx, by, "compaction", "cancel", task.id, **details)
+    audit.record(tx, by, "compaction", "tasks cancel", task.id, **details)
 
 
 def _lease_for(tx: sa.Connection, task: Task) -> CommitLease:

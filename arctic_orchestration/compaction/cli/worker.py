@@ -1,4 +1,4 @@
-"""``arctic worker``: merges the files of tasks in one warm Spark session, until stopped."""
+"""``arctic compaction worker``: merges files of tasks in a warm Spark session until stopped."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence

@@ -41,7 +41,7 @@ def task_by_id(tx: sa.Connection, id: str) -> Task:
     """
     found = _select(tx, compaction_tasks.c.id == id)
     if not found:
-        raise NotFound(f"no compaction task {id} (see: arctic compaction tasks)")
+        raise NotFound(f"no compaction task {id} (see: arctic compaction tasks list)")
     return found[0]
 
 
@@ -57,7 +57,7 @@ def task_by_id_part(tx: sa.Connection, part: str) -> Task:
         raise InvalidInput("ID", part, f"a task's id, or {SHORTEST_PART} or more characters of it")
     found = _select(tx, compaction_tasks.c.id.contains(wanted, autoescape=True), limit=9)
     if not found:
-        raise NotFound(f"no compaction task {part} (see: arctic compaction tasks)")
+        raise NotFound(f"no compaction task {part} (see: arctic compaction tasks list)")
     if len(found) > 1:
         shown = ", ".join(task.id for task in found[:8]) + (" and more" if len(found) > 8 else "")
         raise InvalidInput("ID", part, f"a part that one task has; several have it: {shown}")
