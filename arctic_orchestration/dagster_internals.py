@@ -10,6 +10,7 @@ loaded when a name of ``_LAZY``, or a function that needs them, is used.
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from importlib import import_module
@@ -168,6 +169,7 @@ __all__ = [
     "copy_op",
     "copy_record",  # changes fields of SensorSnap, which is immutable
     "create_execution_plan",  # finds out whether a job can run with a configuration
+    "create_postgres_engine",
     "daemon_functions",
     "disable_dagster_warnings",  # when what users have declared is made again from its form
     "dst_safe_strftime",  # names a partition as Dagster does
@@ -177,6 +179,7 @@ __all__ = [
     "get_fixed_minute_interval",
     "get_run_crash_explanation",
     "get_timezone",
+    "import_instance_classes",
     "in_daemon",
     "in_progress_pool_counts",
     "infer_partition_mapping",  # the mapping of a dependency that names none
@@ -184,10 +187,14 @@ __all__ = [
     "later_windows",
     "note_started_run",
     "pack_value",
+    "postgres_storages_of",
     "queue_daemon_function",
     "reconstruct",  # its function that loads definitions is replaced in a run host
     "registered_instance",
     "replace_compute_function",
+    "replace_engine",
+    "replace_engine_factory",
+    "replace_tail",
     "resume_from_failure",
     "run_iteration",
     "run_storage_of",
@@ -211,6 +218,12 @@ MODULES_OF_RUNS = (
 )
 #: The function of the queue's daemon that makes a pass; it reads the limits once, at its beginning.
 BEGINS_PASS = "run_iteration"
+#: the modules of the storages of dagster-postgres, each of which creates its engine
+_POSTGRES_STORAGES = (
+    "dagster_postgres.run_storage.run_storage",
+    "dagster_postgres.event_log.event_log",
+    "dagster_postgres.schedule_storage.schedule_storage",
+)
 _QUEUE_DAEMON = "dagster._daemon.run_coordinator.queued_run_coordinator_daemon"
 
 
@@ -221,21 +234,20 @@ def registered_instance(owner: MayHaveInstanceWeakref[dg.DagsterInstance]) -> dg
 
 def event_log_storage_of(instance: dg.DagsterInstance) -> Any:
     """Returns the storage of events, out of a storage of everything."""
-    from dagster._core.storage.legacy_storage import LegacyEventLogStorage
-
-    storage: Any = instance.event_log_storage
-    while isinstance(storage, LegacyEventLogStorage):
-        storage = storage._storage.event_log_storage
-    return storage
+    return _storage_of(instance, "event_log_storage")
 
 
 def run_storage_of(instance: dg.DagsterInstance) -> Any:
     """Returns the storage of runs, out of a storage of everything."""
-    from dagster._core.storage.legacy_storage import LegacyRunStorage
+    return _storage_of(instance, "run_storage")
 
-    storage: Any = instance.run_storage
-    while isinstance(storage, LegacyRunStorage):
-        storage = storage._storage.run_storage
+
+def _storage_of(instance: dg.DagsterInstance, name: str) -> Any:
+    from dagster._core.storage import legacy_storage
+
+    storage: Any = getattr(instance, name)
+    while type(storage).__module__ == legacy_storage.__name__:
+        storage = getattr(storage._storage, name)
     return storage
 
 
@@ -265,8 +277,38 @@ def connect_postgres(storage: Any, **engine: Any) -> "sqlalchemy.Engine":
     """Returns an engine for the server of a storage, with its way to get passwords."""
     from dagster_postgres.utils import create_pg_engine
 
-    token_provider = getattr(storage, "_token_provider", None)
-    return create_pg_engine(storage.postgres_url, token_provider, **engine)
+    return create_pg_engine(
+        storage.postgres_url, getattr(storage, "_token_provider", None), **engine
+    )
+
+
+def create_postgres_engine(url: str, token_provider: Any, **engine: Any) -> "sqlalchemy.Engine":
+    """Returns an engine as Dagster's Postgres storages make it."""
+    from dagster_postgres.utils import create_pg_engine
+
+    return create_pg_engine(url, token_provider, **engine)
+
+
+def replace_engine_factory(factory: Any) -> None:
+    """Makes Postgres storages get their engines from another function, if any is imported.
+
+    It is called like :func:`create_postgres_engine`.
+    """
+    for name in _POSTGRES_STORAGES:
+        if module := sys.modules.get(name):
+            module.create_pg_engine = factory  # type: ignore[attr-defined]
+
+
+def postgres_storages_of(instance: dg.DagsterInstance) -> Sequence[Any]:
+    """Returns those of the three storages of an instance that are dagster-postgres' own."""
+    names = ("run_storage", "event_log_storage", "schedule_storage")
+    storages = [_storage_of(instance, name) for name in names]
+    return [one for one in storages if type(one).__module__ in _POSTGRES_STORAGES]
+
+
+def replace_engine(storage: Any, engine: "sqlalchemy.Engine") -> None:
+    """Makes a Postgres storage take its connections from another engine."""
+    storage._engine = engine
 
 
 def with_attributes(definition: dg.AssetsDefinition, **attributes: Any) -> dg.AssetsDefinition:
@@ -310,6 +352,25 @@ def earlier_windows(
 ) -> Iterator[dg.TimeWindow]:
     """Yields the windows that have ended then, the last one first, without a beginning."""
     return iter(definition._reverse_iterate_time_windows(timestamp))
+
+
+def import_instance_classes(reference: InstanceRef) -> None:
+    """Imports the modules of the classes that ``dagster.yaml`` names."""
+    for value in reference:
+        # Not every process that loads the code has every class: then it does not need it.
+        with suppress(ImportError):
+            if isinstance(value, ConfigurableClassData):
+                import_module(value.module_name)
+
+
+def replace_tail(tail: Any) -> None:
+    """Replaces what copies the captured output of a run to that of its process.
+
+    It is a context manager, called with the captured file and the output.
+    """
+    from dagster._core.execution import compute_logs
+
+    compute_logs.execute_posix_tail = tail
 
 
 def resume_from_failure() -> None:

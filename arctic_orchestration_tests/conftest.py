@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from dagster import DagsterInstance
 from hypothesis import HealthCheck, settings
 
+from arctic_orchestration import migration_scripts, postgres_connections
 from arctic_orchestration_tests import without_fsync
 from arctic_orchestration_tests.lake.class_archive import OPTIONS, ClassArchive
 from arctic_orchestration_tests.lake.sessions import FAST, FAST_JVM
@@ -116,22 +115,8 @@ def _spark_starts_fast() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _migrations_read_once() -> Iterator[None]:
-    """Dagster reads its migrations again for each storage it opens and, on SQLite, each run."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ScriptDirectory, "from_config", _migrations)
-        yield
-
-
-_read_migrations = ScriptDirectory.from_config
-_known_migrations: dict[str | None, ScriptDirectory] = {}
-
-
-def _migrations(config: Config) -> ScriptDirectory:
-    location = config.get_main_option("script_location")
-    if location not in _known_migrations:
-        _known_migrations[location] = _read_migrations(config)
-    return _known_migrations[location]
+def _migrations_read_once() -> None:
+    migration_scripts.remember()
 
 
 @pytest.fixture(scope="session")
@@ -242,6 +227,8 @@ def dagster_instance(
             databases.append((server, name))
             templates.dagster_home_on(server, name, home)
         instance = DagsterInstance.from_config(str(home))
+        if backend == "postgres":
+            postgres_connections.reuse_in_instance(instance)
         made.append(instance)
         return instance
 
@@ -249,4 +236,10 @@ def dagster_instance(
     for instance in made:
         instance.dispose()
     for server, name in databases:
+        _forget_connections(server.url(name))
         server.drop_database(name)
+
+
+def _forget_connections(url: str) -> None:
+    if url in postgres_connections._engines:
+        postgres_connections._engines.pop(url).dispose()

@@ -133,12 +133,12 @@ USED: dict[str, tuple[str, ...]] = {
     "impl": (
         "core_execute_run(recon_job dagster_run instance inject_env_vars resume_from_failure)",
     ),
+    "compute_logs": ("execute_posix_tail(path stream)",),
     "start_run_in_subprocess": (
         "(serialized_execute_run_args recon_pipeline event_queue termination_event)",
     ),
     # storages
-    "LegacyEventLogStorage": ("_storage",),
-    "LegacyRunStorage": ("_storage",),
+    "legacy_storage": ("LegacyEventLogStorage", "LegacyRunStorage", "LegacyScheduleStorage"),
     "SqliteEventLogStorage": ("path_for_shard(run_id)",),
     "SqliteRunStorage": ("_conn_string",),
     "create_pg_engine": ("(postgres_url token_provider)",),
@@ -149,7 +149,9 @@ PRIVATE_PARTS: dict[str, tuple[str, ...]] = {
     "dagster.AssetsDefinition": (
         "dagster_internal_init(node_def specs *)", "get_attributes_dict()",
     ),
-    "dagster.DagsterInstance": ("event_log_storage", "run_storage"),
+    "dagster.DagsterInstance": ("event_log_storage", "run_storage", "schedule_storage"),
+    **{f"dagster._core.storage.legacy_storage.Legacy{kind}Storage": ("_storage",)
+       for kind in ("EventLog", "Run", "Schedule")},
     "dagster.DefaultRunLauncher": (
         "launch_run_from_grpc_client(instance run grpc_client)", "_run_ids",
     ),
@@ -159,8 +161,10 @@ PRIVATE_PARTS: dict[str, tuple[str, ...]] = {
         "_iterate_time_windows(start_timestamp ignore_exclusions)",
         "_reverse_iterate_time_windows(end_timestamp)",
     ),
-    "dagster_postgres.PostgresEventLogStorage": ("postgres_url", "_token_provider"),
-    "dagster_postgres.PostgresRunStorage": ("postgres_url", "_token_provider"),
+    **dict.fromkeys((
+        "dagster_postgres.PostgresEventLogStorage", "dagster_postgres.PostgresRunStorage",
+        "dagster_postgres.PostgresScheduleStorage",
+    ), ("postgres_url", "_token_provider", "_engine")),
 }  # fmt: skip
 
 
@@ -287,6 +291,8 @@ def test_a_use_that_is_not_there_is_reported() -> None:
 def test_modules_and_functions_that_are_named_by_strings(internals: Any) -> None:
     for module in (*internals.MODULES_OF_RUNS, "dagster._daemon.cli"):
         assert find_spec(module) is not None, module
+    for module in internals._POSTGRES_STORAGES:
+        assert callable(imported(module, "create_pg_engine")), module
     queue_daemon = importlib.import_module(internals._QUEUE_DAEMON)
     loop = queue_daemon.QueuedRunCoordinatorDaemon
     assert vars(loop)[internals.BEGINS_PASS].__globals__ is vars(queue_daemon)
@@ -398,3 +404,20 @@ def test_no_subclass_shares_a_private_attribute_with_its_base(path: str) -> None
     bases = [base for base in ours.__mro__ if base.__module__.startswith("dagster.")]
     assert bases
     assert own & {name for base in bases for name in attributes(base)} == set()
+
+
+def test_the_classes_of_an_instance_are_imported_as_far_as_they_exist(tmp_path: Path) -> None:
+    process = (
+        "import sys\n"
+        "from dagster._core.instance.ref import InstanceRef\n"
+        "from arctic_orchestration.dagster_internals import import_instance_classes\n"
+        "reference = InstanceRef.from_dir(sys.argv[1])\n"
+        "assert 'colorsys' not in sys.modules\n"
+        "import_instance_classes(reference)\n"
+        "assert 'colorsys' in sys.modules and 'not_here' not in sys.modules\n"
+    )
+    (tmp_path / "dagster.yaml").write_text(
+        "run_coordinator: {module: colorsys, class: Any}\n"
+        "run_launcher: {module: not_here, class: Launcher}\n"
+    )
+    subprocess.run([sys.executable, "-c", process, str(tmp_path)], check=True)

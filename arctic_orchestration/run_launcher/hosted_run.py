@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dagster import DagsterInstance, RepositoryDefinition, deserialize_value
 
+from arctic_orchestration import migration_scripts, postgres_connections
 from arctic_orchestration.dagster_internals import (
     MODULES_OF_RUNS,
     ExecuteExternalJobArgs,
@@ -23,14 +24,15 @@ from arctic_orchestration.dagster_internals import (
     StartRunInSubprocessSuccessful,
     get_env_var_dict,
     get_run_crash_explanation,
+    import_instance_classes,
     initialize_repository_def_from_pointer,
     resume_from_failure,
     start_run_in_subprocess,
 )
 from arctic_orchestration.lake import session_source
-from arctic_orchestration.run_launcher import messages
+from arctic_orchestration.run_launcher import captured_output, messages
 from arctic_orchestration.run_launcher.inherited_state import leave_to_host
-from arctic_orchestration.run_launcher.loaded_definitions import remember, remember_migrations
+from arctic_orchestration.run_launcher.loaded_definitions import remember
 from arctic_orchestration.run_launcher.processes import Stop, began
 
 if TYPE_CHECKING:
@@ -56,12 +58,14 @@ def load(start: dict[str, Any]) -> Loaded:
     Errors:
         Exception: any exception of the code.
     """
-    remember_migrations()
+    migration_scripts.remember()
     # As in Dagster's code server: the file .env of its folder, then the instance's settings.
     os.environ.update(get_env_var_dict(os.getcwd()))
     reference = deserialize_value(start["instance"], InstanceRef)
     with DagsterInstance.from_ref(reference) as instance:
         instance.inject_env_vars(start["location"])
+    import_instance_classes(reference)
+    captured_output.copy_cheaply()
     repositories = {
         name: ReconstructableRepository(
             cast("CodePointer", deserialize_value(pointer)),
@@ -113,6 +117,7 @@ def execute(
 ) -> None:
     """Executes the run of the request, and ends the process with :data:`ENDED`."""
     leave_to_host()
+    postgres_connections.reuse_in_process()
     arguments = deserialize_value(request["arguments"], ExecuteExternalJobArgs)
     origin = arguments.job_origin
     repository = loaded.repositories[origin.repository_origin.repository_name]

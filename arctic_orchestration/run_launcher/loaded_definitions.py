@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from dagster import RepositoryDefinition
 
 from arctic_orchestration.dagster_internals import CodePointer, RepositoryLoadData, reconstruct
@@ -35,21 +33,3 @@ def _is_usable(data: Any) -> bool:
     return data is not None and bool(
         data.cacheable_asset_data or data.reconstruction_metadata or data.defs_state_info
     )
-
-
-def remember_migrations() -> None:
-    """Caches the scripts of Dagster's migrations, of which each storage needs the newest.
-
-    Every run would load all of them, which is half of its CPU time. They never change.
-    """
-    original = ScriptDirectory.from_config.__func__  # type: ignore[attr-defined]
-    kept: dict[str | None, ScriptDirectory] = {}
-
-    def from_config(cls: type[ScriptDirectory], config: Config) -> ScriptDirectory:
-        place = config.get_main_option("script_location")
-        if place not in kept:
-            kept[place] = original(cls, config)
-            kept[place].as_revision_number("head")
-        return kept[place]
-
-    ScriptDirectory.from_config = classmethod(from_config)  # type: ignore[method-assign, assignment]

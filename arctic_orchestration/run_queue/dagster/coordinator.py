@@ -16,11 +16,12 @@ from dagster import (
     SubmitRunContext,
 )
 
-from arctic_orchestration import idle_ticks
+from arctic_orchestration import idle_ticks, migration_scripts, postgres_connections
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.dagster_internals import (
     ConfigurableClassData,
     RunQueueConfig,
+    in_daemon,
     registered_instance,
 )
 from arctic_orchestration.errors import ConfigurationError
@@ -116,6 +117,9 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
         super().register_instance(instance)
         idle_ticks.install()
         wakeups.install()
+        if in_daemon():
+            postgres_connections.reuse_in_instance(instance)
+            migration_scripts.remember()
 
     def get_run_queue_config(self) -> RunQueueConfig:
         """Returns the limits of this pass for the daemon, and the rules for other callers."""

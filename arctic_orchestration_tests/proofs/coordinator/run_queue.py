@@ -34,7 +34,7 @@ OURS = {"module": "arctic_orchestration.coordinator", "class": "ArcticRunCoordin
 STOCK = {"module": "dagster", "class": "QueuedRunCoordinator"}
 TOLD = {
     "module": "arctic_orchestration_tests.proofs.coordinator.timed_launcher",
-    "class": "ToldRunLauncher",
+    "class": "TimedRunLauncher",
 }
 REAL = {"module": "dagster", "class": "DefaultRunLauncher"}
 REPOSITORY = "__repository__"

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 LIMIT = 3
 GROUPS = {"warehouse": {"limit": LIMIT, "match": {"job": "load"}}}
 #: how many runs, and how long each lasts in seconds
-SIZES = {"told": (30, 0.7) if FULL else (12, 0.7), "processes": (30, 1.0) if FULL else (5, 1.0)}
+SIZES = {"reported": (30, 0.7) if FULL else (12, 0.7), "processes": (30, 1.0) if FULL else (5, 1.0)}
 
 
 def run_all(queue: RunQueue, count: int, seconds: float, held: int) -> tuple[int, int]:

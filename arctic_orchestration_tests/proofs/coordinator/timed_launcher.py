@@ -1,4 +1,4 @@
-"""A run launcher without processes: a run begins at once, and ends when that is told.
+"""A run launcher without processes: a run begins at once, and ends when that is reported.
 
 A run with the tag ``proof/seconds`` ends so long after it began; any other one when the test
 reports its end to the instance.
@@ -9,12 +9,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any, Self
 
-from dagster import DagsterEvent, DagsterEventType
-from dagster._core.launcher import LaunchRunContext, RunLauncher
-from dagster._serdes import ConfigurableClass, ConfigurableClassData
+from dagster import DagsterEventType
+from dagster._core.launcher import LaunchRunContext
+from dagster._serdes import ConfigurableClassData
+
+from arctic_orchestration_tests.plain_launcher import PlainRunLauncher
 
 #: the tag that says how long a run lasts
 SECONDS = "proof/seconds"
@@ -22,29 +22,14 @@ SECONDS = "proof/seconds"
 LAUNCHES = "launches.jsonl"
 
 
-class ToldRunLauncher(RunLauncher, ConfigurableClass):
-    """Reports that a run begins and, after a time that was told, that it succeeds."""
+class TimedRunLauncher(PlainRunLauncher):
+    """Reports that a run begins and, after the time of its tag, that it succeeds."""
 
     def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
-        self._inst_data = inst_data
         self._ends: list[tuple[float, str, str]] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    @property
-    def inst_data(self) -> ConfigurableClassData | None:
-        return self._inst_data
-
-    @classmethod
-    def config_type(cls) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def from_config_value(
-        cls, inst_data: ConfigurableClassData, config_value: Mapping[str, Any]
-    ) -> Self:
-        return cls(inst_data)
+        super().__init__(inst_data)
 
     def launch_run(self, context: LaunchRunContext) -> None:
         run = context.dagster_run
@@ -52,16 +37,9 @@ class ToldRunLauncher(RunLauncher, ConfigurableClass):
         file = os.path.join(self._instance.root_directory, LAUNCHES)
         with open(file, "a") as launches:
             launches.write(json.dumps(line) + "\n")
-        self._report(DagsterEventType.RUN_START, run.run_id, run.job_name)
+        self.report(DagsterEventType.RUN_START, run.run_id, run.job_name)
         if SECONDS in run.tags:
             self._end_after(float(run.tags[SECONDS]), run.run_id, run.job_name)
-
-    def terminate(self, run_id: str) -> bool:
-        return False
-
-    def _report(self, kind: DagsterEventType, run_id: str, job: str) -> None:
-        event = DagsterEvent(event_type_value=kind.value, job_name=job)
-        self._instance.report_dagster_event(event, run_id=run_id)
 
     def _end_after(self, seconds: float, run_id: str, job: str) -> None:
         with self._changed:
@@ -78,4 +56,4 @@ class ToldRunLauncher(RunLauncher, ConfigurableClass):
                     left = self._ends[0][0] - time.monotonic() if self._ends else None
                     self._changed.wait(left)
                 _, run_id, job = heapq.heappop(self._ends)
-            self._report(DagsterEventType.RUN_SUCCESS, run_id, job)
+            self.report(DagsterEventType.RUN_SUCCESS, run_id, job)

@@ -1,19 +1,20 @@
 """A run launcher that starts no process: it records what it was asked to launch."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+from collections.abc import Callable
 
-from dagster import DagsterEvent, DagsterEventType, DagsterRun
+from dagster import DagsterEventType, DagsterRun
 from dagster._core.errors import DagsterUserCodeUnreachableError
-from dagster._core.launcher import LaunchRunContext, RunLauncher
-from dagster._serdes import ConfigurableClass, ConfigurableClassData
+from dagster._core.launcher import LaunchRunContext
+from dagster._serdes import ConfigurableClassData
+
+from arctic_orchestration_tests.plain_launcher import PlainRunLauncher
 
 
 class Broken(Exception):
     """What the launcher raises for a run that it cannot launch."""
 
 
-class RecordingRunLauncher(RunLauncher, ConfigurableClass):
+class RecordingRunLauncher(PlainRunLauncher):
     """Launches runs by noting their ids.
 
     A run stays as Dagster's daemon has left it (STARTING), or is STARTED where ``starts`` is true.
@@ -22,7 +23,6 @@ class RecordingRunLauncher(RunLauncher, ConfigurableClass):
     def __init__(
         self, inst_data: ConfigurableClassData | None = None, *, starts: bool = False
     ) -> None:
-        self._inst_data = inst_data
         #: ids of the runs that were launched, in this order
         self.launched: list[str] = []
         #: ids of the runs that it was asked to end
@@ -33,21 +33,7 @@ class RecordingRunLauncher(RunLauncher, ConfigurableClass):
         self.before: Callable[[DagsterRun], None] = lambda run: None
         #: whether a run that is launched is reported as started
         self.starts = starts
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    @property
-    def inst_data(self) -> ConfigurableClassData | None:
-        return self._inst_data
-
-    @classmethod
-    def config_type(cls) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def from_config_value(
-        cls, inst_data: ConfigurableClassData, config_value: Mapping[str, Any]
-    ) -> Self:
-        return cls(inst_data)
+        super().__init__(inst_data)
 
     def launch_run(self, context: LaunchRunContext) -> None:
         run = context.dagster_run
@@ -57,10 +43,7 @@ class RecordingRunLauncher(RunLauncher, ConfigurableClass):
                 raise self.errors[name]
         self.launched.append(run.run_id)
         if self.starts:
-            started = DagsterEvent(
-                event_type_value=DagsterEventType.RUN_START.value, job_name=run.job_name
-            )
-            self._instance.report_dagster_event(started, run_id=run.run_id)
+            self.report(DagsterEventType.RUN_START, run.run_id, run.job_name)
 
     def terminate(self, run_id: str) -> bool:
         self.terminated.append(run_id)

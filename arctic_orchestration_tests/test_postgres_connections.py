@@ -1,0 +1,164 @@
+"""Connections to Dagster's Postgres are reused, replaced when they break, and not kept for long."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import psycopg2
+import pytest
+import sqlalchemy
+
+from arctic_orchestration import postgres_connections
+from arctic_orchestration.dagster_internals import postgres_storages_of
+from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.run_launcher.hosted_place import until
+from arctic_orchestration_tests.templates import write_dagster_yaml
+
+
+@pytest.fixture
+def instance(
+    postgres_server: PostgresServer, postgres_database: str, tmp_path: Path
+) -> Iterator[dg.DagsterInstance]:
+    write_dagster_yaml(tmp_path, server=postgres_server, database_name=postgres_database)
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        yield instance
+
+
+@pytest.fixture
+def reusing(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dg.DagsterInstance]:
+    """Its connections are idle for as long as a test takes on a slow machine."""
+    reset(monkeypatch, idle_seconds=600)
+    postgres_connections.reuse_in_instance(instance)
+    yield instance
+    for engine in postgres_connections._engines.values():
+        engine.dispose()
+
+
+def reset(monkeypatch: pytest.MonkeyPatch, *, idle_seconds: float) -> None:
+    """As in a new process, with another time."""
+    monkeypatch.setattr(postgres_connections, "_IDLE_SECONDS", idle_seconds)
+    monkeypatch.setattr(postgres_connections, "_engines", {})
+    monkeypatch.setattr(postgres_connections, "_used", threading.Event())
+    monkeypatch.setattr(postgres_connections, "_closer", None)
+
+
+def backends(instance: dg.DagsterInstance) -> list[int]:
+    """The processes of the server that answer the three storages, one after another, twice."""
+    return [backend(storage) for storage in [*postgres_storages_of(instance)] * 2]
+
+
+def backend(storage: Any) -> int:
+    with storage._engine.connect() as connection:
+        return int(connection.execute(sqlalchemy.text("select pg_backend_pid()")).scalar())
+
+
+@contextmanager
+def cursor_on(server: PostgresServer, name: str) -> Iterator[Any]:
+    connection = psycopg2.connect(server.url(name).replace("+psycopg2", ""))
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        yield cursor
+    connection.close()
+
+
+def test_the_storages_of_a_process_share_a_connection(reusing: dg.DagsterInstance) -> None:
+    assert len(set(backends(reusing))) == 1
+
+
+def test_without_reuse_each_use_opens_a_connection(instance: dg.DagsterInstance) -> None:
+    """The control: Dagster's own engines."""
+    assert len(set(backends(instance))) == 6
+
+
+def test_an_instance_that_is_created_later_reuses_connections(
+    postgres_server: PostgresServer, postgres_database: str, tmp_path: Path
+) -> None:
+    """As in the process of a hosted run, where Dagster creates the instance."""
+    write_dagster_yaml(tmp_path, server=postgres_server, database_name=postgres_database)
+    code = f"""
+from dagster import DagsterInstance
+import dagster_postgres.storage
+from arctic_orchestration import postgres_connections
+from arctic_orchestration_tests.test_postgres_connections import backends
+postgres_connections.reuse_in_process()
+with DagsterInstance.from_config({str(tmp_path)!r}) as instance:
+    print(len(set(backends(instance))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1"]
+
+
+def test_a_connection_that_the_server_has_closed_is_replaced(
+    reusing: dg.DagsterInstance, postgres_server: PostgresServer, postgres_database: str
+) -> None:
+    """As after a restart of the server: the next statement does not fail."""
+    (first,) = set(backends(reusing))
+    with cursor_on(postgres_server, postgres_database) as cursor:
+        cursor.execute("select pg_terminate_backend(%s, 10000)", (first,))
+        assert cursor.fetchone() == (True,)
+    assert reusing.get_runs() == []
+    (second,) = set(backends(reusing))
+    assert second != first
+
+
+def test_threads_that_work_at_once_have_connections_of_their_own(
+    reusing: dg.DagsterInstance,
+) -> None:
+    engine = postgres_storages_of(reusing)[0]._engine
+    with engine.connect() as one, engine.connect() as other:
+        found = {each.execute(sqlalchemy.text("select pg_backend_pid()")).scalar()
+                 for each in (one, other)}  # fmt: skip
+    assert len(found) == 2
+
+
+def test_an_idle_connection_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+    instance: dg.DagsterInstance,
+    postgres_server: PostgresServer,
+    postgres_database: str,
+) -> None:
+    """A run of hours, which reports nothing for most of them, holds none."""
+    reset(monkeypatch, idle_seconds=0.2)
+    postgres_connections.reuse_in_instance(instance)
+    (first,) = set(backends(instance))
+    with cursor_on(postgres_server, postgres_database) as cursor:
+
+        def is_gone() -> bool:
+            cursor.execute("select count(*) from pg_stat_activity where pid = %s", (first,))
+            return bool(cursor.fetchone() == (0,))
+
+        until(is_gone, "the idle connection is closed")
+        (first,) = set(backends(instance))
+        until(is_gone, "so is the next one")
+
+
+def test_a_forked_process_does_not_use_the_connection_of_its_parent(
+    reusing: dg.DagsterInstance,
+) -> None:
+    (first,) = set(backends(reusing))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, str(backend(postgres_storages_of(reusing)[0])).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    assert int(os.read(reading, 100)) != first
+    assert set(backends(reusing)) == {first}
+    os.close(reading)
+
+
+def test_other_storages_are_left_alone(tmp_path: Path) -> None:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        postgres_connections.reuse_in_instance(instance)
+        assert instance.get_runs() == []
