@@ -128,7 +128,8 @@ def test_an_idle_connection_is_closed(
     """A run of hours, which reports nothing for most of them, holds none."""
     reset(monkeypatch, idle_seconds=0.2)
     postgres_connections.reuse_in_instance(instance)
-    (first,) = set(backends(instance))
+    storage = postgres_storages_of(instance)[0]
+    first = backend(storage)
     with cursor_on(postgres_server, postgres_database) as cursor:
 
         def is_gone() -> bool:
@@ -136,7 +137,7 @@ def test_an_idle_connection_is_closed(
             return bool(cursor.fetchone() == (0,))
 
         until(is_gone, "the idle connection is closed")
-        (first,) = set(backends(instance))
+        first = backend(storage)
         until(is_gone, "so is the next one")
 
 

@@ -55,7 +55,7 @@ def call(path: str | Path, request: dict[str, Any], timeout: float) -> dict[str,
     """Sends a request and waits for its answer, at most ``timeout`` seconds.
 
     Errors:
-        NotListening: nothing listens there.
+        NotListening: nothing listens there, or it ended before it had read the request.
         OSError: there was no answer in time.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -66,10 +66,10 @@ def call(path: str | Path, request: dict[str, Any], timeout: float) -> dict[str,
             raise NotListening(f"{path}: {error}") from error
         try:
             send(connection, request)
+            return receive(connection)
         except (BrokenPipeError, ConnectionResetError) as error:
-            # The host ended before it had all of the request.
+            # The host ended before it had read all of the request.
             raise NotListening(f"{path}: {error}") from error
-        return receive(connection)
 
 
 def call_all(request: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]]:

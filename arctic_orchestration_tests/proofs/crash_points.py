@@ -1,9 +1,9 @@
 """Moments of a tick at which the daemon or the code server can be made to die.
 
 A point is armed by a file of its name, and disarmed by whoever reaches it: the file is renamed
-to ``<point>.reached``, then the process sends itself the signal that the file names. The code
-under test has no hooks: the functions around the moments are replaced in the process that is to
-die.
+to ``<point>.reached``, then the process sends itself the signal that the file names. One that is
+to be stopped waits until the test does so (``was_reached``). The code under test has no hooks:
+the functions around the moments are replaced in the process that is to die.
 """
 
 import json
@@ -11,6 +11,7 @@ import os
 import signal
 import sqlite3
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -18,6 +19,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 DIRECTORY = "ARCTIC_TEST_POINTS"
 #: who does without the run key: ``requests`` that lack it, ``dagster`` that does not look at it
@@ -84,8 +87,29 @@ def arm(
 
 
 def was_reached(directory: Path, point: str) -> bool:
-    """Whether a process has reached the point since it was armed."""
+    """Whether a process has reached the point since it was armed, and has its signal."""
+    with suppress(FileNotFoundError):
+        waiting = directory / f"{point}.waiting"
+        _stop(int(waiting.read_text()))
+        waiting.rename(waiting.with_suffix(".reached"))
     return (directory / f"{point}.reached").exists()
+
+
+def _stop(pid: int) -> None:
+    """Stops a process while none of its threads is about to write to a SQLite file of Dagster.
+
+    One that is stopped in the middle of a write keeps its lock: its successor would not be late
+    but stand still, which says nothing about ticks.
+    """
+    process = psutil.Process(pid)
+    home = Path(process.cwd())
+    with ExitStack() as files:
+        for path in sorted(home.rglob("*.db")):
+            writer = files.enter_context(closing(sqlite3.connect(path, timeout=60)))
+            writer.execute("BEGIN IMMEDIATE")
+        process.suspend()
+        while process.status() != psutil.STATUS_STOPPED:
+            time.sleep(0.001)
 
 
 def reach(point: str) -> None:
@@ -102,27 +126,22 @@ def reach(point: str) -> None:
             _passed[point] += 1
             return
         _passed[point] = 0
+        stops = wanted["signal"] == signal.SIGSTOP
+        reached = file.with_suffix(".reached")
         try:
-            file.rename(file.with_suffix(".reached"))
+            file.rename(file.with_suffix(".taken") if stops else reached)
         except FileNotFoundError:
             return  # another process was first
     with _launching:
-        if wanted["signal"] == signal.SIGSTOP:
-            _wait_for_writers()
-        os.kill(os.getpid(), wanted["signal"])
-
-
-def _wait_for_writers() -> None:
-    """Waits until no thread of this process is about to write to one of Dagster's SQLite files.
-
-    A process that is stopped in the middle of a write keeps its lock: its successor would not be
-    late but stand still, which says nothing about ticks.
-    """
-    with ExitStack() as files:
-        for path in sorted(Path(os.environ["DAGSTER_HOME"]).rglob("*.db")):
-            writer = files.enter_context(closing(sqlite3.connect(path, timeout=5)))
-            with suppress(sqlite3.OperationalError):
-                writer.execute("BEGIN IMMEDIATE")
+        if not stops:
+            os.kill(os.getpid(), wanted["signal"])
+            return
+        # Whoever asks for it stops this process.
+        taken = file.with_suffix(".taken")
+        taken.write_text(str(os.getpid()))
+        taken.rename(file.with_suffix(".waiting"))
+        while not reached.exists():
+            time.sleep(0.005)
 
 
 def put_into_code_server() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import yaml
 
+from arctic_orchestration import postgres_connections
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs import crash_points
 
@@ -178,6 +179,8 @@ def _be(
     os.dup2(file, 2)
     os.environ.update(environment)
     os.chdir(environment["DAGSTER_HOME"])
+    # Otherwise most of the time of a proof on Postgres is that of opening connections.
+    postgres_connections.reuse_in_process()
     from arctic_orchestration_tests.proofs import dagster_commands
 
     if role == CODE_SERVER:

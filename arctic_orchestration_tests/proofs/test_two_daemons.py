@@ -152,15 +152,22 @@ def test_two_daemons_make_one_run_of_each_job(lake: MakeLake, backend: str) -> N
 
 
 def test_without_the_lease_two_daemons_make_double_runs(lake: MakeLake, backend: str) -> None:
-    """The control: requests are handed to every tick until their run is seen."""
+    """The control: requests are handed to every tick until their run is seen.
+
+    Both have got the same requests when one is paused, as by a busy machine, between two runs.
+    """
     here = lake(**{crash_points.WITHOUT_LEASE: "1"})
-    here.add_daemon()
     began = time.monotonic()
-    for _ in range(30):
-        here.announce(OF_A_ROUND)
-        here.wait_for_runs()
-        if here.runs_of_keys():
-            break
+    first = here.pause("TICK_LEFT")
+    here.add_daemon()
+    second = here.pause("TICK_LEFT")
+    here.announce(OF_A_ROUND)
+    for daemon in (first, second):
+        here.resume(daemon, at="REPLIED", how=signal.SIGSTOP)
+    here.resume(first, at="RUN_CREATED", how=signal.SIGSTOP)
+    here.resume(second)
+    here.wait_for_runs()
+    here.resume(first)
     report(here, backend, "two daemons without the lease", began)
     assert here.runs_of_keys()
 

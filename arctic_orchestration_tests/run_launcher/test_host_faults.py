@@ -326,8 +326,9 @@ def test_a_module_that_is_put_into_a_folder_listed_before_is_a_change(
     assert code.changed() == str(tmp_path)
 
 
+@pytest.mark.parametrize("ends", ["before it is sent", "before it is read", "after it is read"])
 def test_a_host_that_ends_before_it_has_the_request_has_not_begun_the_run(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ends: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """So the run may be given to another host, and need not fail."""
     send = messages.send
@@ -335,13 +336,21 @@ def test_a_host_that_ends_before_it_has_the_request_has_not_begun_the_run(
         host.bind(str(tmp_path / "s"))
         host.listen()
 
-        def send_too_late(connection: socket.socket, message: dict[str, Any]) -> None:
-            host.accept()[0].close()
-            send(connection, message)
+        def send_to_one_that_ends(connection: socket.socket, message: dict[str, Any]) -> None:
+            accepted, _ = host.accept()
+            with accepted:
+                if ends == "before it is sent":
+                    accepted.close()
+                send(connection, message)
+                if ends == "after it is read":
+                    messages.receive(accepted)
 
-        monkeypatch.setattr(messages, "send", send_too_late)
-        with pytest.raises(messages.NotListening):
+        monkeypatch.setattr(messages, "send", send_to_one_that_ends)
+        read = ends == "after it is read"
+        expected = "the connection ended before the message did" if read else "/s: "
+        with pytest.raises(OSError, match=expected) as raised:
             messages.call(tmp_path / "s", {"do": "launch"}, 5)
+    assert isinstance(raised.value, messages.NotListening) is not read
 
 
 def test_a_jvm_that_ends_and_is_ended_at_once_ends_once() -> None:
