@@ -3,7 +3,8 @@
 ``make bench-latency``. Each contestant has an instance of its own and a real ``dagster-daemon``;
 events are reported one after another, each when the run of the last one has ended. Wall times are
 of Dagster's own records: from the report of the event to RUN_START, and to the end of the run.
-CPU seconds are of the daemon's whole process tree, while nothing else is asked of it.
+CPU seconds are of the process trees of the daemon and of the code server, while nothing else is
+asked of them.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,25 +65,33 @@ class Result:
     idle: float | None = None
 
 
-def tree_seconds(root: psutil.Process) -> float:
-    """CPU seconds of a process and all that descend from it, those that have ended included."""
+def tree_seconds(roots: list[psutil.Process]) -> float:
+    """CPU seconds of processes and all that descend from them, those that have ended included."""
     total = 0.0
-    for process in (root, *root.children(recursive=True)):
+    for process in family(roots):
         with contextlib.suppress(psutil.NoSuchProcess):
             times = process.cpu_times()
             total += times.user + times.system + times.children_user + times.children_system
     return total
 
 
+def family(roots: list[psutil.Process]) -> list[psutil.Process]:
+    return [member for root in roots for member in (root, *root.children(recursive=True))]
+
+
 @contextlib.contextmanager
-def daemon(at: Place, kind: str, spark: bool) -> Iterator[psutil.Process]:
+def running(at: Place, kind: str, spark: bool) -> Iterator[list[psutil.Process]]:
+    """A code server and a daemon, as ``dagster dev`` starts them.
+
+    A daemon that starts the code server by itself would replace it each minute.
+    """
     home = Path(at.home)
     file = home / "dagster.yaml"
     config = yaml.safe_load(file.read_text()) or {}
     file.write_text(yaml.safe_dump({**config, **CONTESTANTS[kind]}))
-    workspace = home / "workspace.yaml"
-    location = {"module_name": "benchmarks.latency_lake", "location_name": "bench"}
-    workspace.write_text(yaml.safe_dump({"load_from": [{"python_module": location}]}))
+    workspace, server_socket = home / "workspace.yaml", home / "code.sock"
+    location = {"socket": str(server_socket), "location_name": "bench"}
+    workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": location}]}))
     environment = {
         **os.environ,
         "DAGSTER_HOME": at.home,
@@ -92,18 +101,29 @@ def daemon(at: Place, kind: str, spark: bool) -> Iterator[psutil.Process]:
         KIND: kind,
         **({SPARK: "1"} if spark else {}),
     }
-    command = [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-w", str(workspace)]
-    with (home / "daemon.log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=home)
-    root = psutil.Process(process.pid)
+    of_server = ("-m", "benchmarks.latency_lake", "--socket", str(server_socket))
+    commands = (
+        ("dagster", "api", "grpc", *of_server, "--location-name", "bench"),
+        ("dagster-daemon", "run", "-w", str(workspace)),
+    )
+    processes: list[subprocess.Popen[bytes]] = []
     try:
-        yield root
+        for program, *arguments in commands:
+            command = [str(Path(sys.executable).with_name(program)), *arguments]
+            with (home / f"{program}.log").open("wb") as log:
+                processes.append(
+                    subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=home)
+                )
+            if program == "dagster":
+                wait_for(server_socket.exists, "the code server does not start")
+        yield [psutil.Process(process.pid) for process in processes]
     finally:
-        family = [root, *root.children(recursive=True)]
-        for one in family:
+        roots = [psutil.Process(process.pid) for process in processes]
+        for member in family(roots):
             with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
-        process.wait()
+                member.kill()
+        for process in processes:
+            process.wait()
 
 
 def ended_runs(instance: dg.DagsterInstance) -> list[Any]:
@@ -116,30 +136,30 @@ def ended_runs(instance: dg.DagsterInstance) -> list[Any]:
 
 
 def measure(at: Place, kind: str, events: int, spark: bool, step: Any) -> Result:
-    with daemon(at, kind, spark) as root:
+    with running(at, kind, spark) as roots:
         wait_for_ticks(at.instance)
         starts, ends, cpu = [], [], 0.0
         # The first event is not counted: it starts what stays.
         for number in range(events + 1):
             if number == 1:
-                cpu = tree_seconds(root)
+                cpu = tree_seconds(roots)
             reported = utc_now().timestamp()
             at.instance.report_runless_asset_event(dg.AssetMaterialization(["raw", "a"]))
             until = time.monotonic() + _SECONDS
             while len(found := ended_runs(at.instance)) <= number:
                 if time.monotonic() > until:
-                    raise RuntimeError(f"no run within {_SECONDS} s: {at.home}/daemon.log")
+                    raise RuntimeError(f"no run within {_SECONDS} s: {at.home}/dagster-daemon.log")
                 time.sleep(0.05)
             if number:
                 starts.append(found[-1].start_time - reported)
                 ends.append(found[-1].end_time - reported)
             step()
-        cpu = tree_seconds(root) - cpu
+        cpu = tree_seconds(roots) - cpu
         if spark:
             return Result(starts, ends, cpu)
-        before = tree_seconds(root)
+        before = tree_seconds(roots)
         time.sleep(_IDLE_SECONDS)
-        idle = (tree_seconds(root) - before) / _IDLE_SECONDS
+        idle = (tree_seconds(roots) - before) / _IDLE_SECONDS
         # Dagster's asset sensor takes one event a tick: a burst would measure its sensor.
         runs = None if kind == "stock" else burst(at.instance)
         return Result(starts, ends, cpu, runs, idle)
@@ -161,14 +181,22 @@ def burst(instance: dg.DagsterInstance) -> float:
 
 
 def wait_for_ticks(instance: dg.DagsterInstance) -> None:
-    until = time.monotonic() + _SECONDS
-    while time.monotonic() < until:
+    def has_ticked() -> bool:
         for state in instance.all_instigator_state():
             ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
             if ticks and ticks[0].end_timestamp:
-                return
+                return True
+        return False
+
+    wait_for(has_ticked, "the sensor does not tick")
+
+
+def wait_for(condition: Callable[[], bool], failure: str) -> None:
+    until = time.monotonic() + _SECONDS
+    while not condition():
+        if time.monotonic() > until:
+            raise RuntimeError(failure)
         time.sleep(0.2)
-    raise RuntimeError("the sensor does not tick")
 
 
 def p95(values: list[float]) -> float:
