@@ -12,6 +12,11 @@ from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.schedules import cycles
 from arctic_orchestration.schedules.dagster.dispatcher import DispatcherSensor
 from arctic_orchestration.schedules.dagster.resource import ArcticResource
+from arctic_orchestration.schedules.dagster.schedule_assets import (
+    SHOWN_BY_DEFAULT,
+    schedule_assets,
+    schedule_key,
+)
 from arctic_orchestration.schedules.dagster.scheduler_metrics import scheduler_asset
 from arctic_orchestration.schedules.definition_warnings import cautions
 from arctic_orchestration.schedules.schedule import Schedule
@@ -52,6 +57,10 @@ class Arctic:
 
         update_schedules: whether a deployment updates the state database to match the code. False
             changes nothing there, except that schedules with a missing target are deleted.
+        schedule_assets: whether each schedule of ``schedules`` has an asset in Dagster's UI,
+            ``arctic/schedules/NAME``, which shows its trigger, target and state; with
+            ``location`` its key is ``arctic/schedules/LOCATION/NAME``. None: if there are at most
+            200 of them.
 
     Errors:
         InvalidDefinition: two schedules of one name, schedules whose runs trigger each other
@@ -69,6 +78,7 @@ class Arctic:
         location: str | None = None,
         numbers_every: timedelta | None = timedelta(minutes=5),
         update_schedules: bool = True,
+        schedule_assets: bool | None = None,
     ) -> None:
         problems = _problems(schedules)
         problems += _problems_of_parts(freshness, consumers, compaction)
@@ -94,6 +104,8 @@ class Arctic:
         self._location = location
         self._numbers_every = numbers_every
         self._update_schedules = update_schedules
+        few = len(self.schedules) <= SHOWN_BY_DEFAULT
+        self._shown = few if schedule_assets is None else schedule_assets
 
     def definitions(self) -> dg.Definitions:
         """Returns the dispatcher, the resource ``arctic``, ``arctic/scheduler``, and the parts.
@@ -104,6 +116,7 @@ class Arctic:
         Errors:
             As :meth:`Freshness.definitions` and :meth:`Compaction.definitions`.
         """
+        shown = self.schedules if self._shown else ()
         sensor = DispatcherSensor(
             name=DISPATCHER,
             schedules=self.schedules,
@@ -111,9 +124,11 @@ class Arctic:
             location=self._location,
             numbers_every=self._numbers_every,
             update_schedules=self._update_schedules,
+            shown={each.name: schedule_key(each.name, self._location) for each in shown},
         )
+        numbers = [scheduler_asset()] if self._numbers_every is not None else []
         own = dg.Definitions(
-            assets=[scheduler_asset()] if self._numbers_every is not None else [],
+            assets=[*numbers, *schedule_assets(shown, self._location)],
             sensors=[sensor, *self._consumers],
             resources={"arctic": ArcticResource()},
         )

@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from dagster._core.code_pointer import CodePointer
 from dagster._core.definitions import reconstruct
+from dagster._core.definitions.assets.definition.asset_spec import (
+    SYSTEM_METADATA_KEY_AUTO_CREATED_STUB_ASSET as AUTO_CREATED_STUB,
+)
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
 from dagster._core.definitions.partitions.mapping.multi.base import BaseMultiPartitionMapping
@@ -118,6 +121,7 @@ if not TYPE_CHECKING:  # for mypy, a module with this function would have every 
 
 __all__ = [
     "ACTIVE_RUN_STATUSES",  # runs that take pools
+    "AUTO_CREATED_STUB",
     "BEGINS_PASS",
     "DEFAULT_MODE_NAME",  # a required field of TargetSnap
     "FINISHED_STATUSES",

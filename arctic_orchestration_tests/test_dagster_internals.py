@@ -32,6 +32,7 @@ USED: dict[str, tuple[str, ...]] = {
         "FINISHED_STATUSES", "IN_PROGRESS_RUN_STATUSES", "PARENT_RUN_ID_TAG", "RETRY_NUMBER_TAG",
         "RUN_KEY_TAG", "DagsterHomeNotSetError", "DagsterLaunchFailedError",
         "StartRunInSubprocessSuccessful", "INDEX_SHARD_NAME",
+        "SYSTEM_METADATA_KEY_AUTO_CREATED_STUB_ASSET",
     ), ()),
     # definitions
     "AssetGraph": (

@@ -33,6 +33,12 @@ PICTURES = (
         """,
     ),
     Picture(
+        file="schedule.png",
+        path="/assets/arctic/schedules/delay_summary?view=events",
+        height=860,
+        ready="document.body.innerText.includes('arctic jobs explain')",
+    ),
+    Picture(
         file="compaction.png",
         path="/assets/arctic/compaction/nyc/flights?view=overview",
         height=1300,

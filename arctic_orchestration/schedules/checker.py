@@ -25,7 +25,7 @@ from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.schedules.targets import Problem, Targets, not_looked_up, problem_of
-from arctic_orchestration.schedules.trigger_evaluation import evaluate_trigger
+from arctic_orchestration.schedules.trigger_evaluation import evaluate_trigger, fired_by
 from arctic_orchestration.schedules.triggers.base import NOTHING
 from arctic_orchestration.state.tables import is_waiting, jobs
 
@@ -222,7 +222,7 @@ class Checker:
             notice=Notice.JOB_TIMED_OUT if forced == TIMED_OUT else None,
             waiting_for=None,
             attempt=1,
-            launch=self._store.launch_of(stored),
+            launch=self._store.launch_of(stored, fired_by(schedule, job)),
             next_check_at=None,
             held_by=None,
             forced=forced,

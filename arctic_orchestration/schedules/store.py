@@ -111,12 +111,12 @@ def _same_leaves(old: Sequence[Leaf], new: Sequence[Leaf]) -> dict[int, int]:
     return same
 
 
-def _frozen(schedule: Schedule) -> str:
+def _frozen(schedule: Schedule, trigger: str) -> str:
     form = schedule.to_form()
     return json.dumps(
         {
             "schedule": schedule.name,
-            "trigger": schedule.trigger.kind,
+            "trigger": trigger,
             "tags": dict(queue_tags(schedule)),
             **{name: form[name] for name in ("target", "run_config", "properties")},
         }
@@ -146,7 +146,7 @@ class ScheduleStore:
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], StoredSchedule] = {}
-        self._launches: dict[tuple[str, int], str] = {}
+        self._launches: dict[tuple[str, int, str], str] = {}
 
     def forget(self) -> None:
         """Clears the cache: after a failed transaction its schedules may not be stored."""
@@ -162,13 +162,18 @@ class ScheduleStore:
             self._parse(tx, missing)
         return {row[0]: self._known[row] for row in rows if row in self._known}
 
-    def launch_of(self, stored: StoredSchedule) -> str:
-        """Returns what a run of the schedule gets, stored with each job at its admission."""
-        key = (stored.id, stored.version)
+    def launch_of(self, stored: StoredSchedule, trigger: str) -> str:
+        """Returns what a run of the schedule gets, stored with each job at its admission.
+
+        Args:
+            stored: the schedule.
+            trigger: what fired, for people.
+        """
+        key = (stored.id, stored.version, trigger)
         if key not in self._launches:
             if len(self._launches) > _KEPT:
                 self._launches.clear()
-            self._launches[key] = _frozen(stored.schedule)
+            self._launches[key] = _frozen(stored.schedule, trigger)
         return self._launches[key]
 
     def in_location(self, tx: sa.Connection, location_id: int) -> list[StoredSchedule]:

@@ -6,8 +6,10 @@ from datetime import datetime
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.job_splitter import by_partition
 from arctic_orchestration.schedules.jobs import Job, JobState
+from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import StoredSchedule
-from arctic_orchestration.schedules.triggers import Arrivals, Firing
+from arctic_orchestration.schedules.triggers import Arrivals, Firing, Leaf
+from arctic_orchestration.schedules.triggers.combined import fired_branches
 
 
 def evaluate_trigger(
@@ -33,13 +35,29 @@ def evaluate_trigger(
     # The timeout does not run while the schedule is suspended.
     deadline = None if stored.suspended else job.deadline_at
     looks = [at for at in (firing.recheck_at, deadline) if at]
-    queue.change(
+    queue.wait(
         job,
+        firing.reason,
         arrivals=tuple(arrivals),
-        reason=firing.reason,
         next_check_at=min(looks, default=None),
     )
     return False
+
+
+def fired_by(schedule: Schedule, job: Job) -> str:
+    """Returns what made a job's trigger fire: its kind, or the branches of a combined one.
+
+    A launch that was forced before the trigger fired has no branch.
+    """
+    trigger, kind = schedule.trigger, schedule.trigger.kind
+    if isinstance(trigger, Leaf) or job.satisfied_at is None:
+        return kind
+    try:
+        firing = trigger.evaluate(job.arrivals, job.satisfied_at)
+    except Exception:
+        # Fired by another version of the schedule, or forced.
+        return kind
+    return ", ".join(fired_branches(trigger, firing)) or kind
 
 
 def fire(

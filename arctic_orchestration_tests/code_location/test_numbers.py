@@ -37,7 +37,7 @@ def a_location(**options: Any) -> dg.Definitions:
     ]
     return dg.Definitions.merge(
         dg.Definitions(assets=[dg.AssetSpec(["raw", "a"])], jobs=[work]),
-        Arctic(schedules=schedules, **options).definitions(),
+        Arctic(schedules=schedules, schedule_assets=False, **options).definitions(),
     )
 
 

@@ -16,6 +16,7 @@ import dagster as dg
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.dagster_internals import (
+    AUTO_CREATED_STUB,
     AutomationTarget,
     create_execution_plan,
     set_targets,
@@ -32,9 +33,6 @@ from arctic_orchestration.state.database import Database
 #: Dagster's own job for runs of assets; it exists if there are assets.
 ASSET_JOB = "__ASSET_JOB"
 
-#: Dagster's: marks an asset that exists only as the dependency of another asset
-_STUB = "dagster/auto_created_stub_asset"
-
 _log = logging.getLogger("arctic.freshness.sensor")
 
 
@@ -48,7 +46,7 @@ class InstanceAssets:
         self._here = frozenset(
             key.to_user_string()
             for key in graph.get_all_asset_keys()
-            if not graph.get(key).metadata.get(_STUB)
+            if not graph.get(key).metadata.get(AUTO_CREATED_STUB)
         )
 
     def materialized_at(self, assets: Sequence[str]) -> Mapping[str, datetime]:

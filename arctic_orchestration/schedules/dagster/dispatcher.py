@@ -7,7 +7,7 @@ run. A request is handed out to one tick at a time, so that two daemons make no 
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -116,8 +116,10 @@ class DispatcherSensor(EveryJobSensor):
         location: str | None,
         numbers_every: timedelta | None,
         update_schedules: bool = True,
+        shown: Mapping[str, dg.AssetKey] | None = None,
     ) -> None:
         self._schedules = tuple(schedules)
+        self._shown = shown or {}
         self._update_schedules = update_schedules
         self._location_name = location
         self._numbers_every = numbers_every
@@ -189,7 +191,7 @@ class DispatcherSensor(EveryJobSensor):
             context.log.warning(unmatched)
         for run_id in result.unwanted:
             _terminate(run_id, context)
-        observed = watch.observations(now, context)
+        observed = watch.observations(result, now, context)
         targets = engine.targets
         assert isinstance(targets, RepositoryTargets)
         counts = {name: count for name, count in sorted(result.counts.items()) if count}
@@ -259,7 +261,10 @@ class DispatcherSensor(EveryJobSensor):
                 context.log.warning("it is never fresh: %s", problem)
             for caution in cautions(declared):
                 context.log.warning(caution)
-            self._engines[key] = engine, Watch(engine, settings, self._numbers_every)
+            self._engines[key] = (
+                engine,
+                Watch(engine, settings, self._numbers_every, shown=self._shown),
+            )
         # The instance of a tick ends with it; the feed has connections of its own.
         engine, watch = self._engines[key]
         assert isinstance(engine.targets, RepositoryTargets)

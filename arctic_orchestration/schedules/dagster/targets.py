@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from arctic_orchestration.dagster_internals import AssetGraph
+from arctic_orchestration.dagster_internals import AUTO_CREATED_STUB, AssetGraph
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.partitioning import windows
 from arctic_orchestration.partitioning.maps import DimensionMap
@@ -20,6 +20,7 @@ from arctic_orchestration.schedules.dagster.partitioned_targets import (
     partitioned_target,
     problems_of,
 )
+from arctic_orchestration.schedules.dagster.schedule_assets import is_schedule_key
 from arctic_orchestration.schedules.schedule import Schedule, Target
 from arctic_orchestration.schedules.triggers import Check, Leaf
 
@@ -51,12 +52,22 @@ def resolved(schedule: Schedule, graph: AssetGraph) -> Schedule:
     return schedule.model_copy(update={"target": Target(assets=names)})
 
 
+def asset_keys(graph: AssetGraph) -> set[dg.AssetKey]:
+    """Returns the assets of a location, without those that only the assets of schedules name."""
+    return {key for key in graph.get_all_asset_keys() if not _is_named_by_schedules(graph, key)}
+
+
+def _is_named_by_schedules(graph: AssetGraph, key: dg.AssetKey) -> bool:
+    node = graph.get(key)
+    return AUTO_CREATED_STUB in node.metadata and all(map(is_schedule_key, node.child_keys))
+
+
 def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[InvalidInput]:
     """Returns names in asset fields of the schedules that are no asset of the location."""
-    keys = graph.get_all_asset_keys()
+    keys = asset_keys(graph)
     known = {key.to_user_string() for key in keys}
     # Arrivals are matched by name. A look-up by key would find another asset, or none.
-    other = {name for key in keys if not graph.has(asset_key(name := key.to_user_string()))}
+    other = {name for key in keys if asset_key(name := key.to_user_string()) not in keys}
     executable = {key.to_user_string() for key in graph.executable_asset_keys} - other
     problems = []
     for schedule in schedules:

@@ -5,6 +5,7 @@ No observer can fail a tick: its errors are logged.
 
 import logging
 import time
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import dagster as dg
@@ -13,6 +14,7 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.event_log.run_moments import moments_of_run
 from arctic_orchestration.notifications.notifier import Notifier
 from arctic_orchestration.schedules.dagster.daemon_check import DaemonWatch
+from arctic_orchestration.schedules.dagster.schedule_assets import ScheduleObservations
 from arctic_orchestration.schedules.dagster.scheduler_metrics import observation, reported_at
 from arctic_orchestration.schedules.engine import Engine, TickResult
 from arctic_orchestration.schedules.jobs import JobState
@@ -38,10 +40,19 @@ class Watch:
         engine: whose ticks are observed.
         settings: the port of the metrics and the file of notification channels.
         numbers_every: the least time between two observations of the numbers; None: never.
+        shown: the assets of schedules, by the names of these.
     """
 
-    def __init__(self, engine: Engine, settings: Settings, numbers_every: timedelta | None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        numbers_every: timedelta | None,
+        *,
+        shown: Mapping[str, dg.AssetKey],
+    ) -> None:
         self._engine = engine
+        self._schedules = ScheduleObservations(engine, shown)
         self._numbers_every = numbers_every
         self._numbers_at: datetime | None = None
         self._port = settings.metrics_port
@@ -160,6 +171,17 @@ class Watch:
         return noticed
 
     def observations(
+        self, result: TickResult, now: datetime, context: dg.SensorEvaluationContext
+    ) -> list[dg.AssetObservation]:
+        """Returns what a tick at ``now`` shows in Dagster: schedules that changed, the numbers."""
+        try:
+            schedules = self._schedules.take(result, now)
+        except Exception as error:
+            context.log.warning("the states of schedules could not be read: %s", error)
+            schedules = []
+        return [*schedules, *self._numbers(now, context)]
+
+    def _numbers(
         self, now: datetime, context: dg.SensorEvaluationContext
     ) -> list[dg.AssetObservation]:
         """Returns the numbers, unless they were reported recently."""

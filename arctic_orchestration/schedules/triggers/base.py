@@ -160,6 +160,12 @@ class Leaf(Trigger):
     """A trigger without children: it takes events itself."""
 
     @property
+    def label(self) -> str:
+        """Its kind and what it listens to, such as ``partitions raw/flights``."""
+        names = {*self.asset_fields().values(), *self.job_name_fields().values()}
+        return f"{self.kind} {', '.join(sorted(names))}".rstrip()
+
+    @property
     def leaves(self) -> tuple["Leaf", ...]:
         return (self,)
 

@@ -170,6 +170,17 @@ def _earliest(firings: Sequence[Firing]) -> datetime | None:
     return min([f.recheck_at for f in firings if f.recheck_at], default=None)
 
 
+def fired_branches(trigger: Trigger, firing: Firing) -> list[str]:
+    """Returns the labels of the leaves that made a combined trigger fire, from left to right."""
+    if isinstance(trigger, Leaf):
+        return [trigger.label]
+    assert isinstance(trigger, Combined)
+    pairs = zip(trigger.of, firing.children, strict=True)
+    return [
+        label for child, below in pairs if below.satisfied for label in fired_branches(child, below)
+    ]
+
+
 def kept_for_all(trigger: Trigger) -> tuple[int, ...]:
     """Returns the leaves whose events without a partition are kept for each partition.
 

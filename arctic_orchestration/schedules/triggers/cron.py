@@ -72,6 +72,10 @@ class Cron(Leaf):
     #: in partitions, counted from the selected one; -1 is the one before
     offset: int = Field(default=0, strict=True, ge=-100_000, le=100_000)
 
+    @property
+    def label(self) -> str:
+        return f"{self.kind} {self.expression}"
+
     @model_validator(mode="after")
     def _offset_of_what(self) -> Self:
         if self.offset and self.partition not in ("last_ended", "current"):

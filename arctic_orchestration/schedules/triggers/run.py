@@ -59,6 +59,10 @@ class Run(Leaf):
         already_counted = event.status is not None and event.status.ended and event.started
         return not (already_counted and "started" in self.status)
 
+    @property
+    def label(self) -> str:
+        return f"{self.kind} {self.job or ', '.join(self.assets)}"
+
     def asset_fields(self) -> Mapping[str, str]:
         own = self.assets if self.location is None else ()
         return {f"assets[{number}]": asset for number, asset in enumerate(own)}
