@@ -28,6 +28,10 @@ _COMMANDS = {
         "cli.doctor.command:doctor",
         "Check the environment; exit code 1 if anything fails.",
     ),
+    "waiting": (
+        "waiting.cli.waiting:waiting",
+        "List what waits, for what, since when and until when.",
+    ),
     "schedules": ("schedules.cli.schedules:app", "Manage schedules."),
     "jobs": ("schedules.cli.jobs:app", "Manage jobs: firings of schedules."),
     "locations": ("schedules.cli.locations:app", "Manage code locations in the state database."),

@@ -34,6 +34,9 @@ CHECKED_AT_ONCE = 500
 _NEXT_TICK = timedelta(seconds=1)
 #: A release wakes the jobs that wait for it; this interval covers a release that was missed.
 _LOOK_ANYWAY = timedelta(seconds=30)
+#: Reasons that are no verdict of a constraint.
+SUSPENDED = "the schedule is suspended, and launches what it collects when it is resumed"
+UNREADABLE_SCHEDULE = "its schedule cannot be read"
 
 
 _DUE = (
@@ -89,7 +92,7 @@ class Checker:
             schedule = stored.get(job.schedule_id)
             if schedule is None:
                 look_at = self._now + _LOOK_ANYWAY
-                self._queue.change(job, reason="its schedule cannot be read", next_check_at=look_at)
+                self._queue.change(job, reason=UNREADABLE_SCHEDULE, next_check_at=look_at)
             elif self._queue.current(job).state in WAITING:
                 # A job that was checked earlier in this pass may have ended it.
                 self._check(self._queue.current(job), schedule)
@@ -296,8 +299,7 @@ class Checker:
     def _keep(self, job: Job) -> None:
         """Holds a job until its schedule is resumed."""
         self._counts["held"] += 1
-        reason = "the schedule is suspended, and launches what it collects when it is resumed"
-        self._queue.wait(job, reason, next_check_at=None, held_by=None)
+        self._queue.wait(job, SUSPENDED, next_check_at=None, held_by=None)
 
     def _hold(self, job: Job, holding: Sequence[Verdict], deadline_at: datetime | None) -> None:
         self._counts["held"] += 1

@@ -28,18 +28,18 @@ from arctic_orchestration.compaction.cli.tables import (
     tasks_text,
 )
 from arctic_orchestration.compaction.cli.task import colored
-from arctic_orchestration.compaction.cli.task_waits import (
+from arctic_orchestration.compaction.commit.records import CompactionRecord, records
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.planning.table_plan import TablePlan
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.task import Task, TaskState
+from arctic_orchestration.compaction.views.task_waits import (
     QueueNow,
     Waiting,
     commit_text,
     queue_now,
     waiting_tasks,
 )
-from arctic_orchestration.compaction.commit.records import CompactionRecord, records
-from arctic_orchestration.compaction.planning.policy import Policy
-from arctic_orchestration.compaction.planning.table_plan import TablePlan
-from arctic_orchestration.compaction.queue import task_store
-from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.console.display import console, counted, short_id
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape

@@ -18,6 +18,7 @@ from arctic_orchestration.consumers.cli.backlog import Standing
 from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.consumers.progress import Progress
 from arctic_orchestration.consumers.store import Consumer
+from arctic_orchestration.consumers.views.waits import reason_of
 from arctic_orchestration.consumers.working_set import event_of
 from arctic_orchestration.quantities import iso
 
@@ -111,22 +112,6 @@ def print_consumer(
     listed.print()
     if more > 0:
         out.print(f"[dim]and {more} more: --limit {more + len(rows)}[/]")
-
-
-def reason_of(row: Any, now: datetime) -> str:
-    """Returns the reason of a partition's state."""
-    notes = [row.reason] if row.reason else []
-    if row.held:
-        notes.append("Dagster does not have it among the asset's partitions yet")
-    if row.state == PartitionState.WAITING and row.not_before is not None and row.not_before > now:
-        notes.append(f"rests until {moment(row.not_before)}")
-    if row.state == PartitionState.LEASED:
-        notes.append(f"token {row.token}")
-    if row.next_number is not None:
-        notes.append("arrived again meanwhile")
-    if row.state == PartitionState.ACKNOWLEDGED:
-        notes.append(f"acknowledged {moment(row.acknowledged_at)}")
-    return "; ".join(notes)
 
 
 def shown_lag(progress: Progress) -> str:

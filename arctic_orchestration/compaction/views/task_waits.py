@@ -120,13 +120,14 @@ def waiting_tasks(
     for task in task_store.tasks(tx, table=table.name, states=LIVE, limit=limit):
         if task.queue not in known:
             known[task.queue] = queue_now(tx, task.queue)
-        found.append(_waiting(tx, task, table, known[task.queue], now))
+        found.append(wait_of(tx, task, table, known[task.queue], now))
     return found
 
 
-def _waiting(
+def wait_of(
     tx: sa.Connection, task: Task, table: CompactionTable, queue: QueueNow, now: datetime
 ) -> Waiting:
+    """Returns what a live task waits for."""
     ahead, until, by = None, None, None
     match task.state:
         case TaskState.PLANNED:

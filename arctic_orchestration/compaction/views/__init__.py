@@ -1,0 +1,1 @@
+"""Views of compaction: what merge tasks and tables wait for."""

@@ -1,0 +1,1 @@
+"""Views of consumers: what the state database has of partitions that wait."""

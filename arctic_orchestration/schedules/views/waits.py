@@ -1,0 +1,278 @@
+"""The jobs and arrivals of a cluster that wait, by cause, without an explanation of each job.
+
+The cause of a job is the first constraint that holds it, as its stored verdicts have it. It is read
+from their text in SQL: ten thousand verdicts are not parsed to be counted.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.schedules.checker import SUSPENDED, UNREADABLE_SCHEDULE
+from arctic_orchestration.schedules.location import is_alive
+from arctic_orchestration.schedules.resources import GROUP
+from arctic_orchestration.schedules.views.numbers import IS_FIRING
+from arctic_orchestration.state import dialect, text_functions
+from arctic_orchestration.state.partition_tables import deferred_arrivals
+from arctic_orchestration.state.tables import (
+    events,
+    holders,
+    is_launching,
+    is_waiting,
+    jobs,
+    locations,
+    schedules,
+    timers,
+)
+from arctic_orchestration.waits import (
+    Certainty,
+    Details,
+    Holder,
+    Until,
+    WaitKind,
+    WaitRow,
+    WaitRows,
+    command,
+    describe_each,
+)
+
+_HOLDS = '", "decision": "hold"'
+#: Constraints whose next moment is the end of the wait, if nothing else holds the job.
+_TIMED = frozenset({"window", "delay", "rate", "minimum_interval"})
+#: holders of one resource that are shown
+_HOLDERS = 5
+
+
+def wait_rows(cluster: str, _: datetime) -> list[WaitRows]:
+    """Returns the waiting and launching jobs of a cluster, and its deferred arrivals.
+
+    Causes of jobs: ``trigger``; the kind of a constraint, with the group for a limit on one;
+    ``suspended``, ``launch``; ``check``, which is the next tick's; ``target``, which is not there
+    or cannot be looked up; ``unreadable_schedule``. Of arrivals: ``checks``, ``match``, ``code``.
+    """
+    made_at = jobs.c.created_at
+    satisfied = sa.func.coalesce(jobs.c.satisfied_at, made_at)
+    requested = sa.func.coalesce(jobs.c.requested_at, jobs.c.satisfied_at, made_at)
+    return [
+        _jobs(cluster, is_waiting, _cause(), satisfied),
+        _jobs(cluster, is_launching, sa.literal("launch"), requested),
+        _arrivals(cluster),
+    ]
+
+
+def silent_dispatchers(tx: sa.Connection, cluster: str, now: datetime) -> list[str]:
+    """Returns a sentence for each location that no dispatcher works on."""
+    query = sa.select(locations.c.name, locations.c.ticked_at)
+    rows = tx.execute(query.where(locations.c.cluster == cluster).order_by(locations.c.name))
+    return [
+        f"location {row.name}: no dispatcher ticks since {format_moment(row.ticked_at)}"
+        if row.ticked_at is not None
+        else f"location {row.name}: no dispatcher has ticked yet"
+        for row in rows
+        if not is_alive(row.ticked_at, now)
+    ]
+
+
+def _in_cluster(column: sa.Column[Any], cluster: str) -> sa.ColumnElement[bool]:
+    return column.in_(sa.select(locations.c.id).where(locations.c.cluster == cluster))
+
+
+def _name_of(schedule_id: sa.Column[Any]) -> sa.ColumnElement[str]:
+    return sa.select(schedules.c.name).where(schedules.c.id == schedule_id).scalar_subquery()
+
+
+def _location_of(location_id: sa.Column[Any]) -> sa.ColumnElement[str]:
+    return sa.select(locations.c.name).where(locations.c.id == location_id).scalar_subquery()
+
+
+def _cause() -> sa.ColumnElement[str]:
+    verdicts, reason = jobs.c.verdicts, jobs.c.reason
+    kind = text_functions.last_word(text_functions.until(verdicts, _HOLDS))
+    of_group = (kind == "concurrency") & jobs.c.held_by.startswith(GROUP)
+    return sa.case(
+        (reason == SUSPENDED, "suspended"),
+        (reason == UNREADABLE_SCHEDULE, "unreadable_schedule"),
+        (jobs.c.state == "waiting_trigger", "trigger"),
+        (verdicts.is_(None), "check"),
+        (text_functions.position(verdicts, _HOLDS) == 0, "target"),
+        (of_group, sa.literal("concurrency:") + jobs.c.held_by),
+        else_=kind,
+    )
+
+
+def _jobs(
+    cluster: str,
+    states: sa.ColumnElement[bool],
+    cause: sa.ColumnElement[str],
+    since: sa.ColumnElement[datetime],
+) -> WaitRows:
+    return WaitRows(
+        kind=WaitKind.JOB,
+        table=jobs,
+        where=(states, IS_FIRING, _in_cluster(jobs.c.location_id, cluster)),
+        keys=(jobs.c.id,),
+        id=jobs.c.id,
+        name=_name_of(jobs.c.schedule_id),
+        location=_location_of(jobs.c.location_id),
+        since=since,
+        cause=cause,
+        reason=jobs.c.reason,
+        describe=_described,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Around:
+    """What is around some jobs."""
+
+    rows: Mapping[str, Any]
+    ticks: Mapping[str, datetime]
+    holders: Mapping[str, Sequence[Holder]]
+
+
+_COLUMNS = [
+    jobs.c[name]
+    for name in ("id", "schedule_id", "state", "reason", "verdicts", "held_by", "next_check_at",
+                 "deadline_at", "request_expires_at")
+]  # fmt: skip
+
+
+def _described(
+    tx: sa.Connection, rows: Sequence[WaitRow]
+) -> Mapping[tuple[Any, ...], Details | Exception]:
+    query = (
+        sa.select(*_COLUMNS, schedules.c.status)
+        .join(schedules, schedules.c.id == jobs.c.schedule_id)
+        .where(dialect.among(tx, jobs.c.id, [row.id for row in rows]))
+    )
+    found = {row.id: row for row in tx.execute(query)}
+    of_schedules = sorted({row.schedule_id for row in found.values()})
+    due = sa.select(timers.c.schedule_id, sa.func.min(timers.c.due_at, type_=timers.c.due_at.type))
+    due = due.where(dialect.among(tx, timers.c.schedule_id, of_schedules))
+    around = _Around(
+        rows=found,
+        ticks={row[0]: row[1] for row in tx.execute(due.group_by(timers.c.schedule_id))},
+        holders=_holders(tx, {row.held_by for row in found.values() if row.held_by}),
+    )
+    return describe_each(rows, lambda row: _details(row, around))
+
+
+def _details(row: WaitRow, around: _Around) -> Details:
+    job = around.rows[row.id]
+    explain = command("jobs", "explain", job.id)
+    cancel = command("jobs", "cancel", job.id)
+    if job.state == "launching":
+        expires = Until(at=job.request_expires_at, event="check")
+        reason = f"launching: {job.reason}"
+        return Details(until=expires, actions=(explain, cancel), reason=reason)
+    actions = [explain, command("jobs", "launch", job.id), cancel]
+    if job.status == "suspended":
+        actions.insert(1, command("schedules", "enable", row.name))
+    return Details(
+        held_by=tuple(around.holders.get(job.held_by, ())),
+        until=_until(job, around.ticks.get(job.schedule_id)),
+        actions=tuple(actions),
+    )
+
+
+def _until(job: Any, tick_at: datetime | None) -> Until:
+    # A timeout does not run while the schedule is suspended.
+    deadline = None if job.status == "suspended" else job.deadline_at
+    opens_at = tick_at if job.state == "waiting_trigger" else _opens_at(job)
+    if opens_at is not None and (deadline is None or opens_at < deadline):
+        if job.state == "waiting_trigger":
+            return Until(certainty=Certainty.FORECAST, at=opens_at, event="tick")
+        return Until(certainty=Certainty.KNOWN, at=opens_at, event="opens")
+    if deadline is not None:
+        return Until(certainty=Certainty.KNOWN, at=deadline, event="deadline")
+    return Until(at=job.next_check_at, event="check" if job.next_check_at else "")
+
+
+def _opens_at(job: Any) -> datetime | None:
+    """Returns when the last of the constraints that hold a job opens; None: not only time does."""
+    verdicts = json.loads(job.verdicts) if job.verdicts else []
+    holding = [verdict for verdict in verdicts if verdict["decision"] == "hold"]
+    moments = [
+        datetime.fromisoformat(verdict["recheck_at"])
+        for verdict in holding
+        if verdict["constraint"] in _TIMED and verdict.get("recheck_at")
+    ]
+    return max(moments) if moments and len(moments) == len(holding) else None
+
+
+def _holders(tx: sa.Connection, resources: Iterable[str]) -> dict[str, list[Holder]]:
+    """Returns the group behind each resource, and the first jobs and runs that hold it."""
+    names = sorted(resources)
+    if not names:
+        return {}
+    held: dict[str, list[Holder]] = {name: [] for name in names}
+    for name in names:
+        if name.startswith(GROUP):
+            group = name.removeprefix(GROUP)
+            held[name].append(Holder(kind="group", id=group, text=f"group {group}"))
+    query = (
+        sa.select(holders.c.resource, holders.c.holder, jobs.c.run_id, schedules.c.name)
+        .outerjoin(jobs, jobs.c.id == holders.c.holder)
+        .outerjoin(schedules, schedules.c.id == jobs.c.schedule_id)
+        .where(dialect.among(tx, holders.c.resource, names))
+        .order_by(holders.c.resource, holders.c.holder)
+    )
+    for row in tx.execute(query):
+        if len(held[row.resource]) < _HOLDERS:
+            held[row.resource].append(_holder(row))
+    return held
+
+
+def _holder(row: Any) -> Holder:
+    if row.name is None:
+        return Holder(kind="run", id=row.holder, text=f"run {row.holder}")
+    text = f"job {row.holder} of {row.name}"
+    return Holder(
+        kind="job", id=row.holder, text=f"{text}, run {row.run_id}" if row.run_id else text
+    )
+
+
+def _arrivals(cluster: str) -> WaitRows:
+    kept = deferred_arrivals.c
+    of_event = (events.c.location_id == kept.location_id) & (events.c.number == kept.number)
+    return WaitRows(
+        kind=WaitKind.ARRIVAL,
+        table=deferred_arrivals,
+        where=(_in_cluster(kept.location_id, cluster),),
+        keys=(kept.id,),
+        id=sa.cast(kept.number, sa.Text),
+        name=sa.select(
+            sa.func.coalesce(events.c.subject + " " + events.c.partition, events.c.subject)
+            + " for schedule "
+            + _name_of(kept.schedule_id)
+        )
+        .where(of_event)
+        .scalar_subquery(),
+        location=_location_of(kept.location_id),
+        since=kept.at,
+        cause=kept.waits_for,
+        reason=kept.reason,
+        describe=_described_arrivals,
+    )
+
+
+def _described_arrivals(
+    tx: sa.Connection, rows: Sequence[WaitRow]
+) -> Mapping[tuple[Any, ...], Details | Exception]:
+    query = (
+        sa.select(deferred_arrivals.c.id, schedules.c.name)
+        .join(schedules, schedules.c.id == deferred_arrivals.c.schedule_id)
+        .where(dialect.among(tx, deferred_arrivals.c.id, [row.keys[0] for row in rows]))
+    )
+    names = {row.id: row.name for row in tx.execute(query)}
+
+    def details(row: WaitRow) -> Details:
+        options = ("--all", f"--schedule={names[row.keys[0]]}")
+        return Details(actions=(command("events", "unmatched", options=options),))
+
+    return describe_each(rows, details)

@@ -1,0 +1,134 @@
+"""``arctic waiting``: everything that waits, and for what."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.display import Rows, console, moment, print_json, span
+from arctic_orchestration.console.state import JsonOption, state_database
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.waiting.reader import waiting as read_page
+from arctic_orchestration.waiting.reader import waiting_by_cause
+from arctic_orchestration.waiting.views import Trouble, WaitingByCause, WaitPage
+from arctic_orchestration.waiting.wait_filter import WaitFilter
+from arctic_orchestration.waits import Certainty, Wait
+
+_GROUPINGS = ("cause",)
+
+
+def waiting(
+    group_by: Annotated[
+        str | None, typer.Option(metavar="cause", help="Count what waits for the same cause.")
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="job, arrival, run, task, merge_task, table or partition."),
+    ] = None,
+    location: Annotated[
+        str | None, typer.Option("--location", "-l", help="Only of this code location.")
+    ] = None,
+    cause: Annotated[
+        str | None, typer.Option(help="Only for this cause: window, or window:NAME.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Only with this text in name, id or reason.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1_000, help="At most so many.")
+    ] = 20,
+    after: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Begin after an earlier page.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List what waits, for what, since when and until when.
+
+    Jobs, arrivals, queued runs, tasks, merge tasks, tables and partitions of consumers, oldest
+    first, from the state database alone.
+    """
+    if group_by not in (None, *_GROUPINGS):
+        raise InvalidInput("--group-by", group_by, "cause")
+    wanted = WaitFilter.parse(kind=kind, location=location, cause=cause, text=text)
+    settings, now = Settings.from_environment(), utc_now()
+    database = state_database(settings, made_by="the dispatcher")
+    try:
+        with database.read() as tx:
+            if group_by is not None:
+                found = waiting_by_cause(tx, settings.cluster, now, wanted)
+            else:
+                page = read_page(tx, settings.cluster, now, wanted, after=after, limit=limit)
+    finally:
+        database.close()
+    if group_by is not None:
+        print_json(found.to_json()) if as_json else _print_groups(found)
+    else:
+        print_json(page.to_json()) if as_json else _print_page(page)
+
+
+def _print_groups(found: WaitingByCause) -> None:
+    if not found.groups:
+        console().print("nothing waits")
+    shown = Rows(
+        f"{found.count} waiting" if found.groups else None,
+        *("kind", "cause", "", "since", "oldest"),
+        text="oldest",
+    )
+    for group in found.groups:
+        oldest = group.examples[0]
+        shown.add(
+            group.kind.value,
+            f"[yellow]{escape(group.cause)}[/]",
+            str(group.count),
+            span(group.since, found.at),
+            escape(f"{oldest.name}: {oldest.reason}"),
+        )
+    if found.groups:
+        shown.print()
+    _print_troubles(found.troubles)
+
+
+def _print_page(page: WaitPage) -> None:
+    if not page.waits:
+        console().print("nothing waits")
+    for wait in page.waits:
+        _print_wait(wait, page.at)
+    if page.next_after is not None:
+        console().print(f"[dim]more: --after {page.next_after}, or --limit[/]")
+    _print_troubles(page.troubles)
+
+
+def _print_wait(wait: Wait, now: datetime) -> None:
+    out = console()
+    where = f" of {escape(wait.location)}" if wait.location is not None else ""
+    title = f"[bold]{escape(wait.name)}[/]  {wait.kind.value}{where}"
+    out.print(f"{title}  [yellow]{escape(wait.cause)}[/] for {span(wait.since, now)}")
+    out.print(f"  {escape(wait.reason)}")
+    held = ", ".join(escape(holder.text) for holder in wait.held_by)
+    if held:
+        out.print(f"  held by {held}")
+    if (end := _end(wait, now)) is not None:
+        out.print(f"  {end}")
+    for action in wait.actions:
+        out.print(f"  [dim]{escape(action)}[/]", soft_wrap=True)
+
+
+def _end(wait: Wait, now: datetime) -> str | None:
+    until = wait.until
+    if until.at is None:
+        return None
+    at = f"{moment(until.at)}, in {span(now, until.at)}"
+    match until.certainty:
+        case Certainty.KNOWN:
+            return f"until {at} ({until.event})"
+        case Certainty.FORECAST:
+            return f"forecast {at} ({until.event})"
+    return f"next {until.event} {at}"
+
+
+def _print_troubles(troubles: tuple[Trouble, ...]) -> None:
+    for trouble in troubles:
+        console().print(f"[red]{escape(trouble.text)}[/]")

@@ -1,0 +1,257 @@
+"""Reads what waits: grouped by cause, or one by one, over all features, oldest first."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput
+from arctic_orchestration.waiting.rooms import ROOMS, Room
+from arctic_orchestration.waiting.views import (
+    CauseGroup,
+    Example,
+    Trouble,
+    WaitingByCause,
+    WaitPage,
+)
+from arctic_orchestration.waiting.wait_filter import Cursor, WaitFilter
+from arctic_orchestration.waits import Details, Wait, WaitRow, WaitRows
+
+_log = logging.getLogger("arctic.waiting")
+#: waits of one cause that a group shows
+EXAMPLES = 3
+#: the longest page
+MOST = 1_000
+_T = TypeVar("_T")
+
+
+def waiting_by_cause(
+    tx: sa.Connection,
+    cluster: str,
+    now: datetime,
+    wanted: WaitFilter | None = None,
+    *,
+    rooms: Sequence[Room] = ROOMS,
+) -> WaitingByCause:
+    """Groups what waits by kind and cause, the oldest first; the database counts.
+
+    A feature that fails is among the troubles, and hides no other.
+    """
+    reader = _Reader(tx, cluster, now, wanted or WaitFilter(), rooms)
+    groups = list(reader.of_each_room(reader.groups))
+    groups.sort(key=lambda group: (group.since, group.kind, group.cause))
+    return WaitingByCause(at=now, groups=tuple(groups), troubles=reader.troubles())
+
+
+def waiting(
+    tx: sa.Connection,
+    cluster: str,
+    now: datetime,
+    wanted: WaitFilter | None = None,
+    *,
+    after: str | None = None,
+    limit: int = 50,
+    rooms: Sequence[Room] = ROOMS,
+) -> WaitPage:
+    """Returns a page of what waits, oldest first, each with its holders, its end and actions.
+
+    Errors:
+        InvalidInput: ``after`` is no cursor, or the limit is not in 1 to 1000.
+    """
+    if not 1 <= limit <= MOST:
+        raise InvalidInput("limit", limit, f"a number from 1 to {MOST}")
+    cursor = Cursor.parse(after) if after else None
+    reader = _Reader(tx, cluster, now, wanted or WaitFilter(), rooms)
+    found = list(reader.of_each_room(lambda rows, place: reader.page(rows, place, cursor, limit)))
+    # Stable: the database has sorted the keys of each place.
+    found.sort(key=lambda one: (one.row.since, one.place))
+    page, last = found[:limit], found[limit - 1] if len(found) > limit else None
+    return WaitPage(
+        at=now,
+        waits=tuple(reader.described(page)),
+        troubles=reader.troubles(),
+        next_after=_cursor(last).to_text() if last is not None else None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Placed:
+    """A row, and the place of its rows among those of all features."""
+
+    place: int
+    rows: WaitRows
+    row: WaitRow
+
+
+class _Reader:
+    def __init__(
+        self,
+        tx: sa.Connection,
+        cluster: str,
+        now: datetime,
+        wanted: WaitFilter,
+        rooms: Sequence[Room],
+    ) -> None:
+        self._tx = tx
+        self._cluster = cluster
+        self._now = now
+        self._wanted = wanted
+        self._rooms = rooms
+        self._failed: dict[str, Trouble] = {}
+
+    def of_each_room(self, read: Callable[[WaitRows, int], Sequence[_T]]) -> Iterator[_T]:
+        """Yields what is read of the rows of each feature that does not fail."""
+        place = 0
+        for room in self._rooms:
+            rows = self._of_room(room, partial(room.wait_rows, self._cluster, self._now))
+            places = list(enumerate(rows, start=place))
+            place += len(rows)
+            yield from self._of_room(room, partial(_read_all, read, places))
+
+    def _of_room(self, room: Room, read: Callable[[], Sequence[_T]]) -> Sequence[_T]:
+        """Returns what a feature answers; nothing, and a trouble, if it fails."""
+        if room.name in self._failed:
+            return ()
+        try:
+            # After a failed statement Postgres accepts no other one outside of it.
+            with self._tx.begin_nested():
+                return read()
+        except (DatabaseUnavailable, InvalidInput):
+            raise
+        except Exception as error:
+            _log.warning("what waits in %s cannot be read", room.name, exc_info=error)
+            text = f"what waits in {room.name} cannot be read: {type(error).__name__}"
+            self._failed[room.name] = Trouble(room=room.name, text=text)
+            return ()
+
+    def troubles(self) -> tuple[Trouble, ...]:
+        """Returns what failed, and processes without which a feature does nothing."""
+        found = []
+        for room in self._rooms:
+            if room.trouble is None:
+                continue
+            texts = self._of_room(room, partial(room.trouble, self._tx, self._cluster, self._now))
+            found += [Trouble(room=room.name, text=text) for text in texts]
+        return (*self._failed.values(), *found)
+
+    def groups(self, rows: WaitRows, _: int) -> list[CauseGroup]:
+        """Returns the causes of some rows with their oldest examples."""
+        where = self._wanted.conditions(rows)
+        if where is None:
+            return []
+        oldest = [column.asc() for column in (rows.since, *rows.keys)]
+        ranked = (
+            sa.select(
+                rows.cause.label("cause"),
+                *_labeled(rows.keys),
+                sa.func.count().over(partition_by=rows.cause).label("total"),
+                sa.func.row_number().over(partition_by=rows.cause, order_by=oldest).label("place"),
+            )
+            .select_from(rows.table)
+            .where(*where)
+            .subquery()
+        )
+        first = self._tx.execute(sa.select(ranked).where(ranked.c.place <= EXAMPLES)).all()
+        if not first:
+            return []
+        totals = {row.cause: row.total for row in first}
+        examples: dict[str, list[Example]] = defaultdict(list)
+        keys = [row[1 : 1 + len(rows.keys)] for row in first]
+        for row in self._read(rows, [_among(rows, keys)]):
+            examples[row.cause].append(_example(row))
+        return [
+            CauseGroup(
+                kind=rows.kind,
+                cause=cause,
+                count=totals[cause],
+                since=of_cause[0].since,
+                examples=tuple(of_cause),
+            )
+            for cause, of_cause in examples.items()
+        ]
+
+    def page(self, rows: WaitRows, place: int, cursor: Cursor | None, limit: int) -> list[_Placed]:
+        """Returns the first rows after a cursor, one more than the limit."""
+        where = self._wanted.conditions(rows)
+        if where is None:
+            return []
+        if cursor is not None:
+            where.append(cursor.follows(rows, place))
+        # Names are subqueries: only those of the page are looked up.
+        query = sa.select(*_labeled(rows.keys)).select_from(rows.table).where(*where)
+        query = query.order_by(rows.since, *rows.keys).limit(limit + 1)
+        keys = [tuple(row) for row in self._tx.execute(query)]
+        found = self._read(rows, [_among(rows, keys)]) if keys else []
+        return [_Placed(place=place, rows=rows, row=row) for row in found]
+
+    def _read(self, rows: WaitRows, where: Sequence[sa.ColumnElement[bool]]) -> list[WaitRow]:
+        location = sa.null() if rows.location is None else rows.location
+        query = (
+            sa.select(rows.id, rows.name, location, rows.since, rows.cause, rows.reason, *rows.keys)
+            .select_from(rows.table)
+            .where(*rows.where, *where)
+            .order_by(rows.since, *rows.keys)
+        )
+        return [
+            WaitRow(
+                id=row[0], name=row[1], location=row[2], since=row[3], cause=row[4],
+                reason=row[5], keys=tuple(row[6:]),
+            )
+            for row in self._tx.execute(query)
+        ]  # fmt: skip
+
+    def described(self, page: Sequence[_Placed]) -> list[Wait]:
+        """Returns the waits of a page, in its order."""
+        of_place: dict[int, list[_Placed]] = defaultdict(list)
+        for one in page:
+            of_place[one.place].append(one)
+        details: dict[tuple[int, tuple[Any, ...]], Details | Exception] = {}
+        for place, placed in of_place.items():
+            rows = [one.row for one in placed]
+            try:
+                with self._tx.begin_nested():
+                    found = placed[0].rows.describe(self._tx, rows)
+            except Exception as error:
+                if isinstance(error, DatabaseUnavailable):
+                    raise
+                found = {row.keys: error for row in rows}
+            details |= {(place, keys): one for keys, one in found.items()}
+        return [
+            Wait.of(one.rows.kind, one.row, details.get((one.place, one.row.keys))) for one in page
+        ]
+
+
+def _read_all(
+    read: Callable[[WaitRows, int], Sequence[_T]], places: Sequence[tuple[int, WaitRows]]
+) -> list[_T]:
+    return [one for place, rows in places for one in read(rows, place)]
+
+
+def _labeled(keys: Sequence[sa.ColumnElement[Any]]) -> list[sa.ColumnElement[Any]]:
+    return [key.label(f"key_{number}") for number, key in enumerate(keys)]
+
+
+def _among(rows: WaitRows, keys: Sequence[Sequence[Any]]) -> sa.ColumnElement[bool]:
+    if len(rows.keys) == 1:
+        return rows.keys[0].in_([key for (key,) in keys])
+    return sa.or_(
+        *(
+            sa.and_(*(column == value for column, value in zip(rows.keys, key, strict=True)))
+            for key in keys
+        )
+    )
+
+
+def _cursor(last: _Placed) -> Cursor:
+    return Cursor(since=last.row.since, place=last.place, keys=last.row.keys)
+
+
+def _example(row: WaitRow) -> Example:
+    return Example(
+        id=row.id, name=row.name, location=row.location, since=row.since, reason=row.reason
+    )

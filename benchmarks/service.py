@@ -1,0 +1,221 @@
+"""What the questions of people cost that many pages and clients ask again and again.
+
+``make bench-service`` asks what waits, grouped by cause and as a page, in a state database with
+100,000 schedules, 10,000 waiting jobs of ten causes and 10,000 queued runs of ten causes, on SQLite
+and on a Postgres of its own. Beside the waiting jobs stand 100,000 that have ended. Each question
+is a transaction of its own; times are wall times of this process.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from rich.console import Console
+from rich.table import Table
+
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import jobs, locations, queue_waits, schedules
+from arctic_orchestration.waiting.reader import waiting, waiting_by_cause
+from arctic_orchestration.waiting.wait_filter import WaitFilter
+from arctic_orchestration_tests.postgres import PostgresServer, running_server
+
+SCHEDULES, JOBS, RUNS, ENDED = 100_000, 10_000, 10_000, 100_000
+#: milliseconds in which what waits is grouped, in 95 of 100 cases
+GOAL = 50
+NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
+#: the constraints that hold the jobs; a tenth waits for its trigger, a tenth is suspended
+CONSTRAINTS = (
+    "window", "concurrency", "rate", "fresh", "load", "delay", "minimum_interval", "checks_passed",
+)  # fmt: skip
+GATES = (
+    "window:night:2026-03-02 22:00:00+00:00:False", "group:spark", "group:etl", "rate:hourly",
+    "interval:calm:rollup", "program:spark:rollup", "paused:queue:low:2026-03-02 08:00:00+00:00",
+    "turn", "dagster", "tag:team=ops:False",
+)  # fmt: skip
+
+
+def verdicts(constraint: str, number: int) -> str:
+    """Three verdicts, the second of which holds; the reason differs from job to job."""
+    recheck = (NOW + timedelta(minutes=number % 600)).isoformat()
+    admits = (
+        '{"constraint": "%s", "decision": "admit", "reason": "1 of 9 runs", "recheck_at": null}'
+    )
+    holds = '{"constraint": "%s", "decision": "hold", "reason": "opens at %s", "recheck_at": "%s"}'
+    return f"[{admits % 'rate'}, {holds % (constraint, recheck, recheck)}, {admits % 'load'}]"
+
+
+def job_rows(location: int) -> Iterator[dict[str, Any]]:
+    """Jobs that wait, each of another schedule, then jobs that have ended."""
+    spec: dict[str, Any] = {"location_id": location, "schedule_version": 1, "arrivals": "[]"}
+    for number in range(JOBS + ENDED):
+        made = NOW - timedelta(seconds=7 * number % 86_400, microseconds=number)
+        ended = number >= JOBS
+        cause = number % 10
+        row = {
+            **spec,
+            "id": f"job{number:023d}",
+            "schedule_id": f"schedule{number % SCHEDULES:018d}",
+            "priority": 0,
+            "attempt": 0,
+            "requests": 0,
+            "created_at": made,
+            "state": "succeeded" if ended else "waiting_constraints",
+            "reason": f"reason {number % 1000}",
+            "waiting_for": None if ended else "",
+            "satisfied_at": made,
+            "next_check_at": None if ended else NOW,
+            "ended_at": NOW if ended else None,
+            "verdicts": verdicts(CONSTRAINTS[cause % 8], number),
+        }
+        if not ended and cause == 8:
+            row |= {"state": "waiting_trigger", "verdicts": None, "satisfied_at": None}
+        if not ended and cause == 9:
+            row |= {
+                "reason": "the schedule is suspended, and launches what it collects when it is "
+                "resumed"
+            }
+        yield row
+
+
+def fill(database: Database) -> None:
+    """Stores schedules, jobs and reported waits of queued runs."""
+    spec = Schedule(name="s", target="rollup", trigger=on.partitions("raw/feed", count=2))
+    with database.begin() as tx:
+        tx.execute(sa.insert(locations).values(cluster="default", name="lake", ticked_at=NOW))
+        location = tx.execute(sa.select(locations.c.id)).scalar_one()
+        stored = {
+            "location_id": location, "version": 1, "origin": "api", "status": "enabled",
+            "spec": spec.model_dump_json(), "created_at": NOW, "updated_at": NOW, "status_at": NOW,
+        }  # fmt: skip
+        in_batches(
+            tx,
+            schedules,
+            ({**stored, "id": f"schedule{n:018d}", "name": f"schedule {n}"}
+             for n in range(SCHEDULES)),
+        )  # fmt: skip
+        in_batches(tx, jobs, job_rows(location))
+        in_batches(
+            tx,
+            queue_waits,
+            ({"cluster": "default", "run_id": f"run-{n:06d}", "gate": GATES[n % 10],
+              "reason": f"reason {n % 1000}", "since": NOW - timedelta(seconds=n)}
+             for n in range(RUNS)),
+        )  # fmt: skip
+    if database.engine.dialect.name == "postgresql":
+        # As autovacuum does it within a minute.
+        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as raw:
+            raw.execute(sa.text("vacuum analyze"))
+
+
+def in_batches(tx: sa.Connection, table: sa.Table, rows: Iterator[dict[str, Any]]) -> None:
+    """Inserts rows, some at once."""
+    batch: list[dict[str, Any]] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == 5_000:
+            tx.execute(sa.insert(table), batch)
+            batch = []
+    if batch:
+        tx.execute(sa.insert(table), batch)
+
+
+def questions() -> Mapping[str, Callable[[sa.Connection], object]]:
+    """What people ask; the first one has the goal."""
+    return {
+        "grouped by cause": lambda tx: waiting_by_cause(tx, "default", NOW),
+        "grouped, one location": lambda tx: waiting_by_cause(
+            tx, "default", NOW, WaitFilter(location="lake")
+        ),
+        "grouped, a text": lambda tx: waiting_by_cause(
+            tx, "default", NOW, WaitFilter(text="reason 77")
+        ),
+        "a page of 50": lambda tx: waiting(tx, "default", NOW),
+        "a page of one cause": lambda tx: waiting(
+            tx, "default", NOW, WaitFilter(cause="concurrency")
+        ),
+    }
+
+
+def measured(database: Database, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of each question, asked in turn, after one round that is not counted."""
+    taken: dict[str, list[float]] = {name: [] for name in questions()}
+    for number in range(rounds + 1):
+        for name, ask in questions().items():
+            begin = time.perf_counter()
+            with database.read() as tx:
+                ask(tx)
+            if number:
+                taken[name].append((time.perf_counter() - begin) * 1000)
+    return taken
+
+
+@contextmanager
+def opened(backend: str, server: PostgresServer | None) -> Iterator[Database]:
+    """A state database that is filled."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{Path(folder) / 'state.db'}"
+        if backend == "postgres":
+            assert server is not None
+            server.create_database("service")
+            url = server.url("service")
+        database = Database(url)
+        database.upgrade()
+        fill(database)
+        try:
+            yield database
+        finally:
+            database.close()
+            if backend == "postgres" and server is not None:
+                server.drop_database("service")
+
+
+def p95(taken: Sequence[float]) -> float:
+    """The time that 95 of 100 do not exceed."""
+    return statistics.quantiles(taken, n=20, method="inclusive")[-1]
+
+
+def main() -> None:
+    """Measures all questions on both databases, and prints the table."""
+    parser = argparse.ArgumentParser(prog="make bench-service", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--backends", nargs="+", default=["sqlite", "postgres"])
+    given = parser.parse_args()
+    console = Console(width=100)
+    console.print(
+        f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, SQLAlchemy {sa.__version__}, "
+        f"load {os.getloadavg()[0]:.1f}\n"
+    )
+    table = Table("backend", "question", title="What waits, ms", title_justify="left")
+    for column in ("median", "p95", "most"):
+        table.add_column(column, justify="right")
+    late = []
+    with running_server() as server:
+        for backend in given.backends:
+            if backend == "postgres" and server is None:
+                console.print("no Postgres on this machine: its half is left out")
+                continue
+            with opened(backend, server) as database:
+                taken = measured(database, given.rounds)
+            for name, times in taken.items():
+                numbers = (statistics.median(times), p95(times), max(times))
+                table.add_row(backend, name, *(f"{number:.1f}" for number in numbers))
+            if p95(taken["grouped by cause"]) > GOAL:
+                late.append(backend)
+    console.print(table)
+    if late:
+        raise SystemExit(f"grouped by cause took more than {GOAL} ms: {', '.join(late)}")
+
+
+if __name__ == "__main__":
+    main()
