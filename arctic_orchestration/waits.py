@@ -114,10 +114,11 @@ class WaitRows:
         kind: what waits.
         table: where the rows are.
         where: the conditions that select them.
-        keys: the columns that identify a row.
+        keys: the columns that identify a row; within a cause all but the last are the same.
         id: by which commands name it.
         name: for people; may be a subquery, which is evaluated for shown and searched rows only.
         location: its code location; none: it belongs to none. As ``name``.
+        in_location: the condition that it belongs to a code location; none: by ``location``.
         since: since when it waits.
         cause: a stable key, such as ``window`` or ``concurrency:group:spark``; what follows the
             first colon names the shared thing.
@@ -138,6 +139,7 @@ class WaitRows:
     describe: Callable[
         [sa.Connection, Sequence[WaitRow]], Mapping[tuple[Any, ...], Details | Exception]
     ]
+    in_location: Callable[[str], sa.ColumnElement[bool]] | None = None
 
 
 #: the cause of what a feature cannot describe

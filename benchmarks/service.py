@@ -22,6 +22,8 @@ import sqlalchemy as sa
 from rich.console import Console
 from rich.table import Table
 
+from arctic_orchestration.run_queue.waits import cause_of
+from arctic_orchestration.schedules.checker import BY_SUSPENSION, SUSPENDED
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.database import Database
@@ -77,14 +79,12 @@ def job_rows(location: int) -> Iterator[dict[str, Any]]:
             "next_check_at": None if ended else NOW,
             "ended_at": NOW if ended else None,
             "verdicts": verdicts(CONSTRAINTS[cause % 8], number),
+            "cause": CONSTRAINTS[cause % 8],
         }
         if not ended and cause == 8:
-            row |= {"state": "waiting_trigger", "verdicts": None, "satisfied_at": None}
+            row |= {"state": "waiting_trigger", "cause": None, "satisfied_at": None}
         if not ended and cause == 9:
-            row |= {
-                "reason": "the schedule is suspended, and launches what it collects when it is "
-                "resumed"
-            }
+            row |= {"cause": BY_SUSPENSION, "reason": SUSPENDED}
         yield row
 
 
@@ -109,7 +109,8 @@ def fill(database: Database) -> None:
             tx,
             queue_waits,
             ({"cluster": "default", "run_id": f"run-{n:06d}", "gate": GATES[n % 10],
-              "reason": f"reason {n % 1000}", "since": NOW - timedelta(seconds=n)}
+              "reason": f"reason {n % 1000}", "since": NOW - timedelta(seconds=n),
+              "cause": cause_of(GATES[n % 10])}
              for n in range(RUNS)),
         )  # fmt: skip
     if database.engine.dialect.name == "postgresql":

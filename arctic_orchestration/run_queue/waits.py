@@ -44,12 +44,23 @@ def reported_wait(tx: sa.Connection, cluster: str, run_id: str) -> WaitReason | 
     return None if row is None else WaitReason(gate=row.gate, reason=row.reason, since=row.since)
 
 
+def cause_of(gate: str) -> str:
+    """Returns a gate's kind with the name of its rule; what else it has may differ for each run.
+
+    ``window:night``, ``paused:queue:low``, ``turn``; ``tag`` without the value, which is a run's.
+    """
+    kind, *names = gate.split(":")
+    if kind == "tag":
+        return kind
+    return ":".join([kind, *names[: 2 if kind == "paused" else 1]])
+
+
 def note(tx: sa.Connection, cluster: str, waits: Mapping[str, Wait], now: datetime) -> None:
     """Stores reported reasons."""
     if not waits:
         return
     new = dialect.insert(tx, queue_waits)
-    fields = ("gate", "reason", "since")
+    fields = ("gate", "reason", "since", "cause")
     new = new.on_conflict_do_update(
         index_elements=["cluster", "run_id"],
         set_={field: new.excluded[field] for field in fields},
@@ -58,7 +69,7 @@ def note(tx: sa.Connection, cluster: str, waits: Mapping[str, Wait], now: dateti
         new,
         [
             {"cluster": cluster, "run_id": run_id, "gate": wait.gate, "reason": wait.reason,
-             "since": now}
+             "since": now, "cause": cause_of(wait.gate)}
             for run_id, wait in waits.items()
         ],
     )  # fmt: skip

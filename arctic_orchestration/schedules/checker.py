@@ -37,6 +37,8 @@ _LOOK_ANYWAY = timedelta(seconds=30)
 #: Reasons that are no verdict of a constraint.
 SUSPENDED = "the schedule is suspended, and launches what it collects when it is resumed"
 UNREADABLE_SCHEDULE = "its schedule cannot be read"
+#: Causes of jobs that no constraint holds: the schedule, and what is not there or not looked up.
+BY_SUSPENSION, BY_UNREADABLE_SCHEDULE, BY_TARGET = "suspended", "unreadable_schedule", "target"
 
 
 _DUE = (
@@ -92,7 +94,8 @@ class Checker:
             schedule = stored.get(job.schedule_id)
             if schedule is None:
                 look_at = self._now + _LOOK_ANYWAY
-                self._queue.change(job, reason=UNREADABLE_SCHEDULE, next_check_at=look_at)
+                why = {"reason": UNREADABLE_SCHEDULE, "cause": BY_UNREADABLE_SCHEDULE}
+                self._queue.change(job, **why, next_check_at=look_at)
             elif self._queue.current(job).state in WAITING:
                 # A job that was checked earlier in this pass may have ended it.
                 self._check(self._queue.current(job), schedule)
@@ -155,7 +158,8 @@ class Checker:
             self._discard(job, f"timed out: {holding[0].reason}", notice=Notice.JOB_TIMED_OUT)
         else:
             deadline = None if timed_out or stored.suspended else job.deadline_at
-            self._hold(job, holding, deadline)
+            cause = _cause_of(verdicts, holding[0])
+            self._hold(job, holding, deadline, cause)
 
     def _facts_of(self, job: Job, schedule: Schedule) -> JobFacts:
         assert job.satisfied_at is not None
@@ -294,14 +298,18 @@ class Checker:
 
     def _look_later(self, job: Job, problem: Problem) -> None:
         self._counts["held"] += 1
-        self._queue.wait(job, problem.text, next_check_at=self._now + _LOOK_ANYWAY, held_by=None)
+        why = {"held_by": None, "cause": BY_TARGET}
+        self._queue.wait(job, problem.text, next_check_at=self._now + _LOOK_ANYWAY, **why)
 
     def _keep(self, job: Job) -> None:
         """Holds a job until its schedule is resumed."""
         self._counts["held"] += 1
-        self._queue.wait(job, SUSPENDED, next_check_at=None, held_by=None)
+        why = {"held_by": None, "cause": BY_SUSPENSION}
+        self._queue.wait(job, SUSPENDED, next_check_at=None, **why)
 
-    def _hold(self, job: Job, holding: Sequence[Verdict], deadline_at: datetime | None) -> None:
+    def _hold(
+        self, job: Job, holding: Sequence[Verdict], deadline_at: datetime | None, cause: str
+    ) -> None:
         self._counts["held"] += 1
         looks = [verdict.recheck_at for verdict in holding if verdict.recheck_at]
         # All constraints must admit, so nothing changes before the latest of their recheck times.
@@ -315,6 +323,7 @@ class Checker:
             "; ".join(verdict.reason for verdict in holding),
             next_check_at=look_at,
             held_by=next(iter([*occupied, *waits_for]), None),
+            cause=cause,
         )
 
     def _discard(
@@ -333,6 +342,15 @@ class Checker:
 
     def _target_resources(self, schedule: Schedule) -> tuple[str, ...]:
         return schedule.target.resources(self._location.cluster, self._location.name)
+
+
+def _cause_of(verdicts: Sequence[tuple[Constraint, Verdict]], holding: Verdict) -> str:
+    """Returns the kind of the constraint that holds a job, with the group that it counts."""
+    for constraint, verdict in verdicts:
+        if verdict is holding:
+            # Without targets only a group is left.
+            return ":".join([constraint.kind, *constraint.resources(())])
+    return BY_TARGET
 
 
 def _verdicts_text(verdicts: Sequence[tuple[Constraint, Verdict]]) -> str:

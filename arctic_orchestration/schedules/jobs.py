@@ -113,6 +113,8 @@ class Job:
     begun_run_id: str | None = None
     ended_at: datetime | None = None
     forced: str | None = None
+    #: a stable key for what holds it; None: its state says it
+    cause: str | None = None
 
     @property
     def partition(self) -> str | None:

@@ -217,6 +217,8 @@ jobs = sa.Table(
     sa.Column("ended_at", UtcTime),
     # Why it bypasses its constraints, except limits on concurrency; usually null.
     sa.Column("forced", sa.Text),
+    # The constraint that holds it, with its group; null: its state says it.
+    sa.Column("cause", sa.Text),
     sa.Index("uq_arctic_jobs_one_waiting", "schedule_id", "waiting_for", unique=True,
              sqlite_where=_waiting, postgresql_where=_waiting),
     sa.Index("ix_arctic_jobs_due", "location_id", "next_check_at"),
@@ -368,6 +370,7 @@ queue_waits = sa.Table(
     sa.Column("gate", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("since", UtcTime, nullable=False),
+    sa.Column("cause", sa.Text, nullable=False, server_default=sa.text("''")),
 )
 
 queue_passes = sa.Table(

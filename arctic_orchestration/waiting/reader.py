@@ -2,10 +2,9 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -23,10 +22,10 @@ from arctic_orchestration.waiting.wait_filter import Cursor, WaitFilter
 from arctic_orchestration.waits import Details, Wait, WaitRow, WaitRows
 
 _log = logging.getLogger("arctic.waiting")
-#: waits of one cause that a group shows
-EXAMPLES = 3
 #: the longest page
 MOST = 1_000
+#: rows of one feature that have a place in a cursor
+_PLACES = 10
 _T = TypeVar("_T")
 
 
@@ -43,9 +42,9 @@ def waiting_by_cause(
     A feature that fails is among the troubles, and hides no other.
     """
     reader = _Reader(tx, cluster, now, wanted or WaitFilter(), rooms)
-    groups = list(reader.of_each_room(reader.groups))
+    groups = reader.of_each_room(reader.groups)
     groups.sort(key=lambda group: (group.since, group.kind, group.cause))
-    return WaitingByCause(at=now, groups=tuple(groups), troubles=reader.troubles())
+    return WaitingByCause(at=now, groups=tuple(groups), troubles=tuple(reader.troubles))
 
 
 def waiting(
@@ -67,14 +66,14 @@ def waiting(
         raise InvalidInput("limit", limit, f"a number from 1 to {MOST}")
     cursor = Cursor.parse(after) if after else None
     reader = _Reader(tx, cluster, now, wanted or WaitFilter(), rooms)
-    found = list(reader.of_each_room(lambda rows, place: reader.page(rows, place, cursor, limit)))
+    found = reader.of_each_room(lambda rows, place: reader.page(rows, place, cursor, limit))
     # Stable: the database has sorted the keys of each place.
     found.sort(key=lambda one: (one.row.since, one.place))
     page, last = found[:limit], found[limit - 1] if len(found) > limit else None
     return WaitPage(
         at=now,
         waits=tuple(reader.described(page)),
-        troubles=reader.troubles(),
+        troubles=tuple(reader.troubles),
         next_after=_cursor(last).to_text() if last is not None else None,
     )
 
@@ -102,77 +101,51 @@ class _Reader:
         self._now = now
         self._wanted = wanted
         self._rooms = rooms
-        self._failed: dict[str, Trouble] = {}
+        #: of the features that were read
+        self.troubles: list[Trouble] = []
 
-    def of_each_room(self, read: Callable[[WaitRows, int], Sequence[_T]]) -> Iterator[_T]:
-        """Yields what is read of the rows of each feature that does not fail."""
-        place = 0
-        for room in self._rooms:
-            rows = self._of_room(room, partial(room.wait_rows, self._cluster, self._now))
-            places = list(enumerate(rows, start=place))
-            place += len(rows)
-            yield from self._of_room(room, partial(_read_all, read, places))
-
-    def _of_room(self, room: Room, read: Callable[[], Sequence[_T]]) -> Sequence[_T]:
-        """Returns what a feature answers; nothing, and a trouble, if it fails."""
-        if room.name in self._failed:
-            return ()
-        try:
-            # After a failed statement Postgres accepts no other one outside of it.
-            with self._tx.begin_nested():
-                return read()
-        except (DatabaseUnavailable, InvalidInput):
-            raise
-        except Exception as error:
-            _log.warning("what waits in %s cannot be read", room.name, exc_info=error)
-            text = f"what waits in {room.name} cannot be read: {type(error).__name__}"
-            self._failed[room.name] = Trouble(room=room.name, text=text)
-            return ()
-
-    def troubles(self) -> tuple[Trouble, ...]:
-        """Returns what failed, and processes without which a feature does nothing."""
-        found = []
-        for room in self._rooms:
-            if room.trouble is None:
-                continue
-            texts = self._of_room(room, partial(room.trouble, self._tx, self._cluster, self._now))
-            found += [Trouble(room=room.name, text=text) for text in texts]
-        return (*self._failed.values(), *found)
+    def of_each_room(self, read: Callable[[WaitRows, int], Sequence[_T]]) -> list[_T]:
+        """Returns what is read of the rows of each feature that does not fail."""
+        found: list[_T] = []
+        for number, room in enumerate(self._rooms):
+            try:
+                # After a failed statement Postgres accepts no other one outside of it.
+                with self._tx.begin_nested():
+                    rows = room.wait_rows(self._cluster, self._now)
+                    places = enumerate(rows, start=number * _PLACES)
+                    of_room = [one for place, some in places for one in read(some, place)]
+                    texts = room.trouble and room.trouble(self._tx, self._cluster, self._now)
+            except (DatabaseUnavailable, InvalidInput):
+                raise
+            except Exception as error:
+                _log.warning("what waits in %s cannot be read", room.name, exc_info=error)
+                texts = [f"what waits in {room.name} cannot be read: {type(error).__name__}"]
+                of_room = []
+            found += of_room
+            self.troubles += [Trouble(room=room.name, text=text) for text in texts or ()]
+        return found
 
     def groups(self, rows: WaitRows, _: int) -> list[CauseGroup]:
         """Returns the causes of some rows with their oldest examples."""
         where = self._wanted.conditions(rows)
         if where is None:
             return []
-        oldest = [column.asc() for column in (rows.since, *rows.keys)]
-        ranked = (
-            sa.select(
-                rows.cause.label("cause"),
-                *_labeled(rows.keys),
-                sa.func.count().over(partition_by=rows.cause).label("total"),
-                sa.func.row_number().over(partition_by=rows.cause, order_by=oldest).label("place"),
-            )
-            .select_from(rows.table)
-            .where(*where)
-            .subquery()
-        )
-        first = self._tx.execute(sa.select(ranked).where(ranked.c.place <= EXAMPLES)).all()
-        if not first:
+        totals = {row.cause: row for row in self._tx.execute(_grouped(rows, where))}
+        if not totals:
             return []
-        totals = {row.cause: row.total for row in first}
+        keys = {key for row in totals.values() for key in _keys_of(row, len(rows.keys))}
         examples: dict[str, list[Example]] = defaultdict(list)
-        keys = [row[1 : 1 + len(rows.keys)] for row in first]
-        for row in self._read(rows, [_among(rows, keys)]):
+        for row in self._read(rows, [_among(rows, sorted(keys))]):
             examples[row.cause].append(_example(row))
         return [
             CauseGroup(
                 kind=rows.kind,
                 cause=cause,
-                count=totals[cause],
-                since=of_cause[0].since,
-                examples=tuple(of_cause),
+                count=row.total,
+                since=row.oldest,
+                examples=tuple(examples[cause]),
             )
-            for cause, of_cause in examples.items()
+            for cause, row in totals.items()
         ]
 
     def page(self, rows: WaitRows, place: int, cursor: Cursor | None, limit: int) -> list[_Placed]:
@@ -226,10 +199,55 @@ class _Reader:
         ]
 
 
-def _read_all(
-    read: Callable[[WaitRows, int], Sequence[_T]], places: Sequence[tuple[int, WaitRows]]
-) -> list[_T]:
-    return [one for place, rows in places for one in read(rows, place)]
+def _grouped(rows: WaitRows, where: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+    """Returns the statement for causes: how many, since when, and the keys of up to three.
+
+    These are the first and the last of the oldest, and the last of all. To rank all rows of a cause
+    costs five times as much.
+    """
+    *same, last = _labeled(rows.keys)
+    columns: list[sa.ColumnElement[Any]] = [
+        rows.cause.label("cause"),
+        rows.since.label("since"),
+        *same,
+        last,
+    ]
+    query = sa.select(*columns).select_from(rows.table).where(*where)
+    every, waits = query.subquery("every"), query.subquery("waits")
+    groups = (
+        sa.select(
+            every.c.cause,
+            sa.func.count().label("total"),
+            sa.func.min(every.c.since, type_=rows.since.type).label("oldest"),
+            sa.func.max(every.c[last.name], type_=last.type).label("newest"),
+        )
+        .group_by(every.c.cause)
+        .cte("groups")
+        # Else SQLite sorts the rows of both together.
+        .prefix_with("MATERIALIZED")
+    )
+    key = waits.c[last.name]
+    first = [
+        sa.func.min(waits.c[column.name], type_=column.type).label(column.name) for column in same
+    ]
+    return (
+        sa.select(
+            groups.c.cause,
+            groups.c.total,
+            groups.c.oldest,
+            *first,
+            sa.func.min(key, type_=key.type).label("first"),
+            sa.func.max(key, type_=key.type).label("last"),
+            groups.c.newest,
+        )
+        .join(waits, (waits.c.cause == groups.c.cause) & (waits.c.since == groups.c.oldest))
+        .group_by(groups.c.cause, groups.c.total, groups.c.oldest, groups.c.newest)
+    )
+
+
+def _keys_of(row: Any, number: int) -> list[tuple[Any, ...]]:
+    same = tuple(row[3 : 2 + number])
+    return [(*same, key) for key in (row.first, row.last, row.newest)]
 
 
 def _labeled(keys: Sequence[sa.ColumnElement[Any]]) -> list[sa.ColumnElement[Any]]:

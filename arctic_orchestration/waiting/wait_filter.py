@@ -60,7 +60,8 @@ class WaitFilter:
         if self.location is not None:
             if rows.location is None:
                 return None
-            found.append(rows.location == self.location)
+            in_location = rows.in_location or rows.location.__eq__
+            found.append(in_location(self.location))
         if self.cause is not None:
             below = rows.cause.startswith(f"{self.cause}:", autoescape=True)
             found.append((rows.cause == self.cause) | below)

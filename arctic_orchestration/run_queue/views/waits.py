@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue import pauses, waits
 from arctic_orchestration.run_queue.pauses import Pausable, Pause
-from arctic_orchestration.state import text_functions
 from arctic_orchestration.state.tables import jobs, locations, queue_waits, schedules
 from arctic_orchestration.waits import (
     Certainty,
@@ -49,7 +48,7 @@ def wait_rows(cluster: str, _: datetime) -> list[WaitRows]:
             name=sa.func.coalesce(sa.literal("run of ") + _of_job(schedules.c.name), _col.run_id),
             location=_of_job(locations.c.name),
             since=_col.since,
-            cause=_cause(),
+            cause=_col.cause,
             reason=_col.reason,
             describe=lambda tx, rows: _described(tx, rows, cluster),
         )
@@ -79,22 +78,6 @@ def _of_job(column: sa.Column[Any]) -> sa.ColumnElement[str]:
         .limit(1)
     )
     return query.scalar_subquery()
-
-
-def _cause() -> sa.ColumnElement[str]:
-    """Returns the kind of a gate with the name of its rule; more than that may change each time."""
-    rest = text_functions.after(_col.gate, ":")
-    name = text_functions.until(rest, ":")
-    of_kind = text_functions.after(rest, ":")
-    return sa.case(
-        (_col.gate.startswith("tag:"), "tag"),
-        (text_functions.position(_col.gate, ":") == 0, _col.gate),
-        (
-            _col.gate.startswith("paused:"),
-            sa.literal("paused:") + name + ":" + text_functions.until(of_kind, ":"),
-        ),
-        else_=text_functions.until(_col.gate, ":") + ":" + name,
-    )
 
 
 def _described(

@@ -1,23 +1,22 @@
 """The jobs and arrivals of a cluster that wait, by cause, without an explanation of each job.
 
-The cause of a job is the first constraint that holds it, as its stored verdicts have it. It is read
-from their text in SQL: ten thousand verdicts are not parsed to be counted.
+The cause of a job is the first constraint that holds it, as its last check has stored it.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
 from arctic_orchestration.quantities import format_moment
-from arctic_orchestration.schedules.checker import SUSPENDED, UNREADABLE_SCHEDULE
 from arctic_orchestration.schedules.location import is_alive
 from arctic_orchestration.schedules.resources import GROUP
 from arctic_orchestration.schedules.views.numbers import IS_FIRING
-from arctic_orchestration.state import dialect, text_functions
+from arctic_orchestration.state import dialect
 from arctic_orchestration.state.partition_tables import deferred_arrivals
 from arctic_orchestration.state.tables import (
     events,
@@ -41,7 +40,6 @@ from arctic_orchestration.waits import (
     describe_each,
 )
 
-_HOLDS = '", "decision": "hold"'
 #: Constraints whose next moment is the end of the wait, if nothing else holds the job.
 _TIMED = frozenset({"window", "delay", "rate", "minimum_interval"})
 #: holders of one resource that are shown
@@ -78,8 +76,15 @@ def silent_dispatchers(tx: sa.Connection, cluster: str, now: datetime) -> list[s
     ]
 
 
-def _in_cluster(column: sa.Column[Any], cluster: str) -> sa.ColumnElement[bool]:
-    return column.in_(sa.select(locations.c.id).where(locations.c.cluster == cluster))
+def _in_cluster(
+    column: sa.Column[Any], cluster: str, name: str | None = None
+) -> sa.ColumnElement[bool]:
+    """Returns that a row is of a cluster's locations, or of the one with a name."""
+    ids = sa.select(locations.c.id).where(locations.c.cluster == cluster)
+    if name is not None:
+        ids = ids.where(locations.c.name == name)
+    # A sum keeps SQLite from the index of all jobs of a location, ended ones included.
+    return (column + 0).in_(ids)
 
 
 def _name_of(schedule_id: sa.Column[Any]) -> sa.ColumnElement[str]:
@@ -91,18 +96,8 @@ def _location_of(location_id: sa.Column[Any]) -> sa.ColumnElement[str]:
 
 
 def _cause() -> sa.ColumnElement[str]:
-    verdicts, reason = jobs.c.verdicts, jobs.c.reason
-    kind = text_functions.last_word(text_functions.until(verdicts, _HOLDS))
-    of_group = (kind == "concurrency") & jobs.c.held_by.startswith(GROUP)
-    return sa.case(
-        (reason == SUSPENDED, "suspended"),
-        (reason == UNREADABLE_SCHEDULE, "unreadable_schedule"),
-        (jobs.c.state == "waiting_trigger", "trigger"),
-        (verdicts.is_(None), "check"),
-        (text_functions.position(verdicts, _HOLDS) == 0, "target"),
-        (of_group, sa.literal("concurrency:") + jobs.c.held_by),
-        else_=kind,
-    )
+    by_state = sa.case((jobs.c.state == "waiting_trigger", "trigger"), else_="check")
+    return sa.func.coalesce(jobs.c.cause, by_state)
 
 
 def _jobs(
@@ -123,6 +118,7 @@ def _jobs(
         cause=cause,
         reason=jobs.c.reason,
         describe=_described,
+        in_location=partial(_in_cluster, jobs.c.location_id, cluster),
     )
 
 
@@ -258,6 +254,7 @@ def _arrivals(cluster: str) -> WaitRows:
         cause=kept.waits_for,
         reason=kept.reason,
         describe=_described_arrivals,
+        in_location=partial(_in_cluster, kept.location_id, cluster),
     )
 
 
