@@ -111,8 +111,8 @@ def _details(row: WaitRow, gate: str, manual: Mapping[tuple[Pausable, str], Paus
 
 
 def _opens(gate: str) -> Until:
-    """Returns when a window opens, by ``window:NAME:MOMENT:HELD``."""
-    moment, _, held = gate.split(":", 2)[2].rpartition(":")
-    if held == "True":
+    """Returns when a window opens, by ``window:NAME:MOMENT:HELD``; a held one stays closed."""
+    moment, _, held = gate.split(":", 2)[-1].rpartition(":")
+    if held != "False":
         return Until()
     return Until(certainty=Certainty.KNOWN, at=datetime.fromisoformat(moment), event="opens")

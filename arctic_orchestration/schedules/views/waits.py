@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.schedules.location import is_alive
 from arctic_orchestration.schedules.resources import GROUP
+from arctic_orchestration.schedules.schedule_history import Action
 from arctic_orchestration.schedules.views.numbers import IS_FIRING
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.partition_tables import deferred_arrivals
@@ -25,6 +26,7 @@ from arctic_orchestration.state.tables import (
     is_waiting,
     jobs,
     locations,
+    schedule_history,
     schedules,
     timers,
 )
@@ -127,8 +129,12 @@ class _Around:
     """What is around some jobs."""
 
     rows: Mapping[str, Any]
+    #: the next tick of each schedule
     ticks: Mapping[str, datetime]
+    #: by the resource that is held
     holders: Mapping[str, Sequence[Holder]]
+    #: the last suspension of each schedule
+    suspensions: Mapping[str, Holder]
 
 
 _COLUMNS = [
@@ -154,6 +160,9 @@ def _described(
         rows=found,
         ticks={row[0]: row[1] for row in tx.execute(due.group_by(timers.c.schedule_id))},
         holders=_holders(tx, {row.held_by for row in found.values() if row.held_by}),
+        suspensions=_suspensions(
+            tx, {row.schedule_id for row in found.values() if row.status == "suspended"}
+        ),
     )
     return describe_each(rows, lambda row: _details(row, around))
 
@@ -167,10 +176,12 @@ def _details(row: WaitRow, around: _Around) -> Details:
         reason = f"launching: {job.reason}"
         return Details(until=expires, actions=(explain, cancel), reason=reason)
     actions = [explain, command("jobs", "launch", job.id), cancel]
+    held = list(around.holders.get(job.held_by, ()))
     if job.status == "suspended":
         actions.insert(1, command("schedules", "enable", row.name))
+        held += filter(None, [around.suspensions.get(job.schedule_id)])
     return Details(
-        held_by=tuple(around.holders.get(job.held_by, ())),
+        held_by=tuple(held),
         until=_until(job, around.ticks.get(job.schedule_id)),
         actions=tuple(actions),
     )
@@ -222,6 +233,22 @@ def _holders(tx: sa.Connection, resources: Iterable[str]) -> dict[str, list[Hold
         if len(held[row.resource]) < _HOLDERS:
             held[row.resource].append(_holder(row))
     return held
+
+
+def _suspensions(tx: sa.Connection, ids: Iterable[str]) -> dict[str, Holder]:
+    """Returns the last suspension of schedules, with its author."""
+    col = schedule_history.c
+    query = sa.select(col.schedule_id, col.name, col.at, col.actor).where(
+        dialect.among(tx, col.schedule_id, sorted(ids)), col.action == Action.SUSPENDED.value
+    )
+    return {
+        row.schedule_id: Holder(
+            kind="pause",
+            id=row.name,
+            text=f"suspended since {format_moment(row.at)}" + (row.actor and f" by {row.actor}"),
+        )
+        for row in tx.execute(query.order_by(col.id))
+    }
 
 
 def _holder(row: Any) -> Holder:

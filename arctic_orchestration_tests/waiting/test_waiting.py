@@ -1,0 +1,198 @@
+"""What waits, over all features, on both databases: each planted cause is named."""
+
+import dataclasses
+import json
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.schedules.views import waits as schedules
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import jobs, locations
+from arctic_orchestration.waiting.reader import waiting, waiting_by_cause
+from arctic_orchestration.waiting.rooms import ROOMS
+from arctic_orchestration.waiting.views import WaitingByCause, WaitPage
+from arctic_orchestration.waiting.wait_filter import Cursor, WaitFilter
+from arctic_orchestration.waits import Certainty, Until, WaitKind, command
+from arctic_orchestration_tests.schedules.simulated import at
+from arctic_orchestration_tests.waiting.planted import NOW, ODD, tomorrow
+
+
+def grouped(database: Database, **wanted: str) -> WaitingByCause:
+    with database.read() as tx:
+        return waiting_by_cause(tx, "default", NOW, WaitFilter.parse(**wanted))
+
+
+def page(database: Database, after: str | None = None, limit: int = 50, **wanted: str) -> WaitPage:
+    with database.read() as tx:
+        return waiting(tx, "default", NOW, WaitFilter.parse(**wanted), after=after, limit=limit)
+
+
+def test_each_planted_cause_is_named_oldest_first(planted: Database) -> None:
+    """Thirteen causes in five features; the other cluster's run is not among them."""
+    found = grouped(planted)
+    assert [
+        (group.kind.value, group.cause, group.count, group.since) for group in found.groups
+    ] == [
+        ("job", "concurrency:group:spark", 1, at(10)),
+        ("job", "suspended", 1, at(10)),
+        ("job", "trigger", 1, at(10)),
+        ("job", "window", 1, at(10)),
+        # It was admitted at second 11, and requested for the first time then.
+        ("job", "launch", 1, at(12)),
+        ("run", "paused:queue:low", 2, at(20)),
+        ("run", "group:spark", 1, at(21)),
+        ("run", "window:night", 1, at(21)),
+        ("table", "rest", 1, at(30)),
+        ("merge_task", "paused:big", 1, at(31)),
+        ("partition", "given_up:totals", 1, at(40)),
+        ("partition", "leased:totals", 1, at(41)),
+        ("task", "parents", 1, at(12 * 3600)),
+    ]
+    assert (found.count, found.troubles) == (14, ())
+    (paused,) = [group for group in found.groups if group.count == 2]
+    assert [example.id for example in paused.examples] == ["run-1", "run-2"]
+    json.dumps(found.to_json())
+
+
+def test_each_wait_says_who_holds_it_until_when_and_what_helps(planted: Database) -> None:
+    """By its cause; the moments are those of the windows, rests and leases that were planted."""
+    waits = {wait.cause: wait for wait in page(planted).waits}
+    assert len(waits) == 13
+    assert waits["window"].until == known(tomorrow(), "opens")
+    assert waits["window:night"].until == known(at(22 * 3600), "opens")
+    # Ten minutes of rest begin at second 30; the lease was taken for 300 seconds at second 41.
+    assert waits["rest"].until == known(at(630), "retry")
+    assert waits["leased:totals"].until == known(at(341), "expires")
+    # The default timeout is a day, and its parents are waited for half an hour.
+    assert waits["trigger"].until == known(at(10) + timedelta(days=1), "deadline")
+    assert waits["parents"].until == known(at(12.5 * 3600), "deadline")
+    assert waits["suspended"].until == Until()
+
+    full = waits["concurrency:group:spark"]
+    assert (full.held_by[0].kind, full.held_by[0].id) == ("group", "spark")
+    assert full.held_by[1].text.endswith(" of first")
+    (paused,) = waits["paused:queue:low"].held_by
+    assert paused.text == "queue low is paused since 2026-01-01 00:00:05Z by ada (maintenance)"
+    (suspended,) = waits["suspended"].held_by
+    assert suspended.text == "suspended since 2026-01-01 00:00:02Z by ada"
+    (leased,) = waits["leased:totals"].held_by
+    assert leased.text == "run run-5"
+
+    assert "arctic schedules enable stopped" in waits["suspended"].actions
+    assert "arctic queues resume low" in waits["paused:queue:low"].actions
+    assert "arctic compaction wake lake.resting" in waits["rest"].actions
+    assert "arctic compaction queues resume big" in waits["paused:big"].actions
+    assert waits["trigger"].reason == "1 of 2 partitions of raw/a have arrived"
+
+
+def known(moment: object, event: str) -> Until:
+    return Until(certainty=Certainty.KNOWN, at=moment, event=event)  # type: ignore[arg-type]
+
+
+def test_pages_have_everything_once_in_the_same_order(planted: Database) -> None:
+    """In pages of three, whatever moments and names are equal."""
+    whole = [(wait.kind, wait.id) for wait in page(planted).waits]
+    assert len(set(whole)) == 14
+    pages, after = [], None
+    while True:
+        found = page(planted, after, limit=3)
+        pages += [(wait.kind, wait.id) for wait in found.waits]
+        after = found.next_after
+        if after is None:
+            break
+    assert pages == whole
+
+
+def test_filters_select_by_kind_location_cause_and_text(planted: Database) -> None:
+    """A cause also without the names after its colon; a text in any case."""
+    assert {wait.kind for wait in page(planted, kind="run").waits} == {WaitKind.RUN}
+    assert {wait.cause for wait in page(planted, location="here", kind="task").waits} == {"parents"}
+    assert grouped(planted, location="here").count == 6
+    assert grouped(planted, location="there").count == 0
+    assert [group.cause for group in grouped(planted, cause="window").groups] == [
+        "window", "window:night",
+    ]  # fmt: skip
+    assert [group.cause for group in grouped(planted, cause="paused:big").groups] == ["paused:big"]
+    assert {wait.id for wait in page(planted, text="DROP table").waits} == {ODD}
+    assert page(planted, text="100%_").waits == ()
+    assert [wait.name for wait in page(planted, text="Asia/Tokyo").waits] == ["at_night"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"kind": "jobs"}, "kind: got 'jobs', expected one of job, arrival, run"),
+        ({"text": "\0"}, "text: got '\\x00', expected text in UTF-8"),
+        ({"cause": "\ud800"}, "cause: got '\\ud800', expected text in UTF-8"),
+    ],
+)
+def test_bad_filters_are_refused(wanted: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        WaitFilter.parse(**wanted)
+    assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize("text", ["x", "é", "bnVsbA", "WzEsMiwzXQ", "W10", "Ww", "=" * 9])
+def test_what_is_no_cursor_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="the cursor of an earlier page"):
+        Cursor.parse(text)
+
+
+def test_a_broken_row_is_shown_as_unreadable_beside_the_others(planted: Database) -> None:
+    """Its verdicts are no JSON; it still counts for its cause."""
+    with planted.begin() as tx:
+        tx.execute(sa.update(jobs).where(jobs.c.cause == "window").values(verdicts="{"))
+    found = page(planted)
+    assert len(found.waits) == 14
+    (broken,) = [wait for wait in found.waits if wait.cause == "unreadable"]
+    assert broken.name == "at_night"
+    assert broken.reason.startswith("it cannot be read: ")
+    assert ("window", 1) in [(group.cause, group.count) for group in grouped(planted).groups]
+
+
+def test_a_feature_that_fails_hides_no_other(planted: Database) -> None:
+    """Its statement fails in the database, after which Postgres refuses others."""
+    lost = sa.table("arctic_lost", *(sa.column(name) for name in ("id", "at", "text")))
+    (first, *_) = schedules.wait_rows("default", NOW)
+    broken = dataclasses.replace(
+        first, table=lost, where=(), keys=(lost.c.id,), id=lost.c.id, since=lost.c.at,
+        cause=lost.c.text, name=lost.c.text, location=lost.c.text, reason=lost.c.text,
+    )  # fmt: skip
+    rooms = [
+        dataclasses.replace(room, wait_rows=lambda cluster, now: [broken])
+        if room.name == "schedules"
+        else room
+        for room in ROOMS
+    ]
+    with planted.read() as tx:
+        found = waiting_by_cause(tx, "default", NOW, rooms=rooms)
+        listed = waiting(tx, "default", NOW, rooms=rooms)
+    assert found.count == len(listed.waits) == 9
+    (trouble,) = found.troubles
+    assert trouble.text.startswith("what waits in schedules cannot be read: ")
+    assert listed.troubles == (trouble,)
+
+
+def test_silent_processes_are_troubles(planted: Database) -> None:
+    """An hour after the last tick and the last pass; the tasks' location has none of its own."""
+    with planted.begin() as tx:
+        tx.execute(sa.insert(locations).values(cluster="default", name="new"))
+    with planted.read() as tx:
+        found = waiting_by_cause(tx, "default", NOW + timedelta(hours=1))
+    assert [trouble.text for trouble in found.troubles] == [
+        "location here: no dispatcher ticks since 2026-01-01 00:00:00Z",
+        "location new: no dispatcher has ticked yet",
+        "the daemon went through the queue last at 2026-01-01 00:01:00Z",
+    ]
+
+
+def test_commands_can_be_pasted_whatever_the_names_are() -> None:
+    assert command("schedules", "enable", "a b") == "arctic schedules enable 'a b'"
+    assert command("compaction", "wake", "--yes") == "arctic compaction wake -- --yes"
+    options = ("--group",)
+    assert command("queues", "resume", "$(rm)", options=options) == (
+        "arctic queues resume '$(rm)' --group"
+    )
