@@ -1,6 +1,6 @@
 """``arctic waiting``: everything that waits, and for what."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -74,7 +74,7 @@ def _print_groups(found: WaitingByCause) -> None:
         console().print("nothing waits")
     shown = Rows(
         f"{found.count} waiting" if found.groups else None,
-        *("kind", "cause", "", "since", "oldest"),
+        *("kind", "cause", "waiting", "for", "oldest"),
         text="oldest",
     )
     for group in found.groups:
@@ -83,7 +83,7 @@ def _print_groups(found: WaitingByCause) -> None:
             group.kind.value,
             f"[yellow]{escape(group.cause)}[/]",
             str(group.count),
-            span(group.since, found.at),
+            _age(group.since, found.at),
             escape(f"{oldest.name}: {oldest.reason}"),
         )
     if found.groups:
@@ -97,7 +97,9 @@ def _print_page(page: WaitPage) -> None:
     for wait in page.waits:
         _print_wait(wait, page.at)
     if page.next_after is not None:
-        console().print(f"[dim]more: --after {page.next_after}, or --limit[/]")
+        more = f"[dim]more: --limit, or --after {escape(page.next_after)}[/]"
+        # Whole, so that it can be copied.
+        console().print(more, soft_wrap=True)
     _print_troubles(page.troubles)
 
 
@@ -105,11 +107,11 @@ def _print_wait(wait: Wait, now: datetime) -> None:
     out = console()
     where = f" of {escape(wait.location)}" if wait.location is not None else ""
     title = f"[bold]{escape(wait.name)}[/]  {wait.kind.value}{where}"
-    out.print(f"{title}  [yellow]{escape(wait.cause)}[/] for {span(wait.since, now)}")
+    out.print(f"{title}  [yellow]{escape(wait.cause)}[/] for {_age(wait.since, now)}")
     out.print(f"  {escape(wait.reason)}")
-    held = ", ".join(escape(holder.text) for holder in wait.held_by)
+    held = [escape(holder.text) for holder in wait.held_by if holder.text != wait.reason]
     if held:
-        out.print(f"  held by {held}")
+        out.print(f"  held by: {', '.join(held)}")
     if (end := _end(wait, now)) is not None:
         out.print(f"  {end}")
     for action in wait.actions:
@@ -120,13 +122,22 @@ def _end(wait: Wait, now: datetime) -> str | None:
     until = wait.until
     if until.at is None:
         return None
-    at = f"{moment(until.at)}, in {span(now, until.at)}"
+    at = moment(until.at)
+    at += f", in {_age(now, until.at)}" if until.at > now else ", which is over"
     match until.certainty:
         case Certainty.KNOWN:
             return f"until {at} ({until.event})"
         case Certainty.FORECAST:
             return f"forecast {at} ({until.event})"
     return f"next {until.event} {at}"
+
+
+def _age(begin: datetime, end: datetime) -> str:
+    """Returns a span; seconds of hours, and hours of days, say nothing."""
+    days, hours = (end - begin) // timedelta(days=1), (end - begin) // timedelta(hours=1)
+    if days >= 2:
+        return f"{days}d"
+    return f"{hours}h" if hours >= 2 else span(begin, end)
 
 
 def _print_troubles(troubles: tuple[Trouble, ...]) -> None:
