@@ -73,3 +73,18 @@ def test_bad_arguments_are_refused(
     refused = arctic("waiting", *arguments)
     assert refused.code == 2
     assert message in refused.err
+
+
+@pytest.mark.usefixtures("planted")
+def test_why_not_answers_people_and_programs(arctic: Arctic) -> None:
+    """A minute after midnight its window in Tokyo was closed; a day is no moment."""
+    question = ("schedules", "why-not", "at_night", "--at", "2026-01-01T00:05:00Z")
+    shown = arctic(*question, "--location", "here")
+    assert (shown.code, shown.err) == (0, "")
+    held = "the window 22:00-06:00 (Asia/Tokyo) opens at 2026-01-01 13:00:00Z"
+    assert f"at_night at 2026-01-01 00:05:00Z: its constraints held it: {held}" in shown.out
+    found = json.loads(arctic(*question, "--json").out)
+    assert (found["cause"], found["source"]) == ("window", "simulation")
+    refused = arctic("schedules", "why-not", "at_night", "--at", "2026-01-01")
+    assert refused.code == 2
+    assert "--at: got '2026-01-01', expected a moment of ISO 8601 with its zone" in refused.err

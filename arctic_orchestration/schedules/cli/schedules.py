@@ -23,7 +23,7 @@ from arctic_orchestration.console.state import JsonOption, LocationOption
 from arctic_orchestration.console.terminal import escape, visible
 from arctic_orchestration.quantities import format_duration, iso
 from arctic_orchestration.schedules import control
-from arctic_orchestration.schedules.cli import apply, target_partitions
+from arctic_orchestration.schedules.cli import apply, target_partitions, why_not
 from arctic_orchestration.schedules.cli.catch_up import changing
 from arctic_orchestration.schedules.cli.context import opened
 from arctic_orchestration.schedules.lookup import schedule_by_name
@@ -44,6 +44,7 @@ app.command("apply")(apply.apply)
 app.command("diff")(apply.diff)
 app.command("update")(apply.update)
 app.command("partitions")(target_partitions.partitions)
+app.command("why-not")(why_not.why_not)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 NamesArgument = Annotated[
