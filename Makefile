@@ -18,7 +18,7 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	[ -e $(STAMP) ] || { $(call INSTALL,all); }
 	touch $@
 
-.PHONY: demo dev test proof check format bench-cli bench-loading bench-latency bench-dispatch bench-simulation bench-partitions bench-queue bench-compaction bench-freshness bench-warm-spark screenshots lock clean
+.PHONY: demo dev test proof check format bench-cli bench-loading bench-latency bench-dispatch bench-simulation bench-partitions bench-queue bench-compaction bench-freshness bench-service bench-warm-spark screenshots lock clean
 
 # uv installs in a fraction of pip's time; where it cannot (an index that only pip is configured
 # for), pip does.
@@ -93,6 +93,10 @@ bench-compaction: $(STAMP)  ## what merging small files costs, beside delta-rs, 
 bench-freshness: $(STAMP)  ## what resolving 10,000 tasks and submitting costs, beside stock Dagster
 	sh tools/ensure_postgres
 	$(BIN)/python -m benchmarks.freshness
+
+bench-service: $(STAMP)  ## what waits, grouped by cause, with 100,000 schedules and 20,000 waits
+	sh tools/ensure_postgres
+	$(BIN)/python -m benchmarks.service
 
 bench-warm-spark: $(STAMP)  ## from a process to Spark's first result: cold, over Connect, attached
 	$(BIN)/python -m benchmarks.warm_spark

@@ -245,6 +245,8 @@ class _Question:
             decisions = []
             self._note(self._at, f"the span could not be simulated: {error}")
         for decision in decisions:
+            if decision.decision == "deployed":
+                continue
             text = f"simulated: {decision.decision}: {decision.reason}"
             self._note(decision.at, text)
         last = decisions[-1] if decisions else None

@@ -70,6 +70,7 @@ def waiting(
 
 
 def _print_groups(found: WaitingByCause) -> None:
+    _print_troubles(found.troubles)
     if not found.groups:
         console().print("nothing waits")
     shown = Rows(
@@ -84,14 +85,14 @@ def _print_groups(found: WaitingByCause) -> None:
             f"[yellow]{escape(group.cause)}[/]",
             str(group.count),
             _age(group.since, found.at),
-            escape(f"{oldest.name}: {oldest.reason}"),
+            escape(": ".join(filter(None, [oldest.name, oldest.reason]))),
         )
     if found.groups:
         shown.print()
-    _print_troubles(found.troubles)
 
 
 def _print_page(page: WaitPage) -> None:
+    _print_troubles(page.troubles)
     if not page.waits:
         console().print("nothing waits")
     for wait in page.waits:
@@ -100,7 +101,6 @@ def _print_page(page: WaitPage) -> None:
         more = f"[dim]more: --limit, or --after {escape(page.next_after)}[/]"
         # Whole, so that it can be copied.
         console().print(more, soft_wrap=True)
-    _print_troubles(page.troubles)
 
 
 def _print_wait(wait: Wait, now: datetime) -> None:
