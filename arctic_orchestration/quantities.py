@@ -104,6 +104,25 @@ def format_moment(value: datetime) -> str:
     return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns a number with its noun: ``1 job``, ``2 jobs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def seconds(value: float) -> str:
+    """Formats seconds with a sensible precision: ``340ms``, ``2.5s``, ``1m12s``."""
+    if value < 1:
+        return f"{round(value * 1000)}ms"
+    if value < 10:
+        return f"{value:.1f}s"
+    return format_duration(timedelta(seconds=round(value)))
+
+
+def span(begin: datetime, end: datetime) -> str:
+    """Returns the time from one moment to a later one, in whole seconds."""
+    return format_duration(timedelta(seconds=max(0, round((end - begin).total_seconds()))))
+
+
 def _positive(value: timedelta) -> timedelta:
     if not value:
         raise ValueError("a duration longer than 0s")

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import typer
@@ -14,7 +14,9 @@ from rich.table import Table
 
 from arctic_orchestration.console.terminal import Console, escape, json_text, visible
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.quantities import format_duration
+from arctic_orchestration.quantities import counted as counted
+from arctic_orchestration.quantities import seconds as seconds
+from arctic_orchestration.quantities import span as span
 
 #: The width for output to programs, which need whole lines.
 _UNBROKEN = 10_000
@@ -126,11 +128,6 @@ def short_id(job_id: str) -> str:
     return job_id[-8:] if console().is_terminal else job_id
 
 
-def counted(number: int, noun: str) -> str:
-    """Returns a number with its noun: ``1 job``, ``2 jobs``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def colored(word: str) -> str:
     """Returns a state or status as markup."""
     color = COLORS.get(word)
@@ -153,17 +150,3 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> None:
     if not typer.confirm(visible(question)):
         typer.echo("nothing was changed")
         raise typer.Exit(1)
-
-
-def seconds(value: float) -> str:
-    """Formats seconds with a sensible precision: ``340ms``, ``2.5s``, ``1m12s``."""
-    if value < 1:
-        return f"{round(value * 1000)}ms"
-    if value < 10:
-        return f"{value:.1f}s"
-    return format_duration(timedelta(seconds=round(value)))
-
-
-def span(begin: datetime, end: datetime) -> str:
-    """Returns the time from one moment to a later one, in whole seconds."""
-    return format_duration(timedelta(seconds=max(0, round((end - begin).total_seconds()))))

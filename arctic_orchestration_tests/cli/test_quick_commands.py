@@ -39,6 +39,7 @@ READING = (
     "schedules next",
     f"schedules diff {FILE}",
     "schedules partitions each",
+    "schedules why-not waits --at 2026-01-01T00:00:01Z",
     "jobs list",
     "jobs show JOB",
     "jobs explain JOB",
@@ -109,6 +110,7 @@ def test_commands_about_schedules_and_jobs(
 def test_a_list_in_either_database(job: str) -> None:
     """The driver of Postgres is none of the slow packages, and brings none."""
     assert imported("jobs list") == set()
+    assert imported("waiting --group-by cause") == set()
 
 
 def test_every_command_about_schedules_and_jobs_is_tried() -> None:

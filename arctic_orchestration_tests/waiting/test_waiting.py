@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -196,3 +198,16 @@ def test_commands_can_be_pasted_whatever_the_names_are() -> None:
     assert command("queues", "resume", "$(rm)", options=options) == (
         "arctic queues resume '$(rm)' --group"
     )
+
+
+def test_the_views_know_no_command_no_service_and_no_dagster() -> None:
+    """A service puts routes on them, and a command a table."""
+    program = (
+        "import sys, arctic_orchestration.waiting.reader\n"
+        "import arctic_orchestration.schedules.views.why_not\n"
+        "print(*{'rich', 'typer', 'fastapi', 'dagster', 'pyiceberg'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == ""

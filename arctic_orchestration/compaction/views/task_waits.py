@@ -13,8 +13,7 @@ from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.work.attempt import Attempt
 from arctic_orchestration.compaction.work.attempts import attempts_of
 from arctic_orchestration.compaction.work.workers import Worker, live_workers
-from arctic_orchestration.console.display import counted, seconds, span
-from arctic_orchestration.quantities import format_moment, iso
+from arctic_orchestration.quantities import counted, format_moment, iso, seconds, span
 from arctic_orchestration.state.compaction_tables import (
     compaction_attempts,
     compaction_tables,
