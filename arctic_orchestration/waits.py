@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.quantities import iso
+from arctic_orchestration.state.dialect import UtcTime
 
 _log = logging.getLogger("arctic.waiting")
 
@@ -106,9 +107,34 @@ class WaitRow:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
+#: The parameters of statements: built once, they are executed for any cluster and moment.
+CLUSTER = sa.bindparam("cluster", type_=sa.Text)
+NOW = sa.bindparam("now", type_=UtcTime)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaitScope:
+    """The cluster and the moment for which waits are read."""
+
+    cluster: str
+    now: datetime
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The values of :data:`CLUSTER` and :data:`NOW`."""
+        return {"cluster": self.cluster, "now": self.now}
+
+
+#: returns the details of rows by their keys, or the error of a row
+Describe = Callable[
+    [sa.Connection, Sequence[WaitRow], WaitScope], Mapping[tuple[Any, ...], Details | Exception]
+]
+
+
+# Without equality: that of columns is an expression.
+@dataclass(frozen=True, kw_only=True, eq=False)
 class WaitRows:
-    """Waiting rows of one feature, as parts of a statement.
+    """Waiting rows of one feature, as parts of a statement; see :data:`CLUSTER` and :data:`NOW`.
 
     Attributes:
         kind: what waits.
@@ -136,9 +162,7 @@ class WaitRows:
     since: sa.ColumnElement[datetime]
     cause: sa.ColumnElement[str]
     reason: sa.ColumnElement[str]
-    describe: Callable[
-        [sa.Connection, Sequence[WaitRow]], Mapping[tuple[Any, ...], Details | Exception]
-    ]
+    describe: Describe
     in_location: Callable[[str], sa.ColumnElement[bool]] | None = None
 
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -19,11 +20,13 @@ from arctic_orchestration.waiting.views import (
     WaitPage,
 )
 from arctic_orchestration.waiting.wait_filter import Cursor, WaitFilter
-from arctic_orchestration.waits import Details, Wait, WaitRow, WaitRows
+from arctic_orchestration.waits import Details, Wait, WaitRow, WaitRows, WaitScope
 
 _log = logging.getLogger("arctic.waiting")
 #: the longest page
 MOST = 1_000
+#: statements that are kept, by rows and filter
+_KEPT = 200
 #: rows of one feature that have a place in a cursor
 _PLACES = 10
 _T = TypeVar("_T")
@@ -97,8 +100,7 @@ class _Reader:
         rooms: Sequence[Room],
     ) -> None:
         self._tx = tx
-        self._cluster = cluster
-        self._now = now
+        self._scope = WaitScope(cluster=cluster, now=now)
         self._wanted = wanted
         self._rooms = rooms
         #: of the features that were read
@@ -111,10 +113,12 @@ class _Reader:
             try:
                 # After a failed statement Postgres accepts no other one outside of it.
                 with self._tx.begin_nested():
-                    rows = room.wait_rows(self._cluster, self._now)
+                    rows = room.wait_rows()
                     places = enumerate(rows, start=number * _PLACES)
                     of_room = [one for place, some in places for one in read(some, place)]
-                    texts = room.trouble and room.trouble(self._tx, self._cluster, self._now)
+                    texts = room.trouble and room.trouble(
+                        self._tx, self._scope.cluster, self._scope.now
+                    )
             except (DatabaseUnavailable, InvalidInput):
                 raise
             except Exception as error:
@@ -127,10 +131,10 @@ class _Reader:
 
     def groups(self, rows: WaitRows, _: int) -> list[CauseGroup]:
         """Returns the causes of some rows with their oldest examples."""
-        where = self._wanted.conditions(rows)
-        if where is None:
+        query = _grouped(rows, self._wanted)
+        if query is None:
             return []
-        totals = {row.cause: row for row in self._tx.execute(_grouped(rows, where))}
+        totals = {row.cause: row for row in self._execute(query)}
         if not totals:
             return []
         keys = {key for row in totals.values() for key in _keys_of(row, len(rows.keys))}
@@ -148,6 +152,9 @@ class _Reader:
             for cause, row in totals.items()
         ]
 
+    def _execute(self, query: sa.Select[Any]) -> Sequence[Any]:
+        return self._tx.execute(query, self._scope.parameters).all()
+
     def page(self, rows: WaitRows, place: int, cursor: Cursor | None, limit: int) -> list[_Placed]:
         """Returns the first rows after a cursor, one more than the limit."""
         where = self._wanted.conditions(rows)
@@ -158,7 +165,7 @@ class _Reader:
         # Names are subqueries: only those of the page are looked up.
         query = sa.select(*_labeled(rows.keys)).select_from(rows.table).where(*where)
         query = query.order_by(rows.since, *rows.keys).limit(limit + 1)
-        keys = [tuple(row) for row in self._tx.execute(query)]
+        keys = [tuple(row) for row in self._execute(query)]
         found = self._read(rows, [_among(rows, keys)]) if keys else []
         return [_Placed(place=place, rows=rows, row=row) for row in found]
 
@@ -175,7 +182,7 @@ class _Reader:
                 id=row[0], name=row[1], location=row[2], since=row[3], cause=row[4],
                 reason=row[5], keys=tuple(row[6:]),
             )
-            for row in self._tx.execute(query)
+            for row in self._execute(query)
         ]  # fmt: skip
 
     def described(self, page: Sequence[_Placed]) -> list[Wait]:
@@ -188,7 +195,7 @@ class _Reader:
             rows = [one.row for one in placed]
             try:
                 with self._tx.begin_nested():
-                    found = placed[0].rows.describe(self._tx, rows)
+                    found = placed[0].rows.describe(self._tx, rows, self._scope)
             except Exception as error:
                 if isinstance(error, DatabaseUnavailable):
                     raise
@@ -199,12 +206,18 @@ class _Reader:
         ]
 
 
-def _grouped(rows: WaitRows, where: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+@lru_cache(maxsize=_KEPT)
+def _grouped(rows: WaitRows, wanted: WaitFilter) -> sa.Select[Any] | None:
     """Returns the statement for causes: how many, since when, and the keys of up to three.
+
+    None: the filter admits none of the rows. To build it takes longer than to execute a small one.
 
     These are the first and the last of the oldest, and the last of all. To rank all rows of a cause
     costs five times as much.
     """
+    where = wanted.conditions(rows)
+    if where is None:
+        return None
     *same, last = _labeled(rows.keys)
     columns: list[sa.ColumnElement[Any]] = [
         rows.cause.label("cause"),

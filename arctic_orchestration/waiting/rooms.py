@@ -19,7 +19,7 @@ class Room:
     """A feature, with what this room asks of it."""
 
     name: str
-    wait_rows: Callable[[str, datetime], Sequence[WaitRows]]
+    wait_rows: Callable[[], Sequence[WaitRows]]
     #: sentences about processes without which everything of the feature waits
     trouble: Callable[[sa.Connection, str, datetime], Sequence[str]] | None = None
 

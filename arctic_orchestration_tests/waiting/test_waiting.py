@@ -158,15 +158,13 @@ def test_a_broken_row_is_shown_as_unreadable_beside_the_others(planted: Database
 def test_a_feature_that_fails_hides_no_other(planted: Database) -> None:
     """Its statement fails in the database, after which Postgres refuses others."""
     lost = sa.table("arctic_lost", *(sa.column(name) for name in ("id", "at", "text")))
-    (first, *_) = schedules.wait_rows("default", NOW)
+    (first, *_) = schedules.wait_rows()
     broken = dataclasses.replace(
         first, table=lost, where=(), keys=(lost.c.id,), id=lost.c.id, since=lost.c.at,
         cause=lost.c.text, name=lost.c.text, location=lost.c.text, reason=lost.c.text,
     )  # fmt: skip
     rooms = [
-        dataclasses.replace(room, wait_rows=lambda cluster, now: [broken])
-        if room.name == "schedules"
-        else room
+        dataclasses.replace(room, wait_rows=lambda: [broken]) if room.name == "schedules" else room
         for room in ROOMS
     ]
     with planted.read() as tx:

@@ -1,7 +1,7 @@
 """The merge tasks and tables that wait, over all clusters: compaction belongs to all of them."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +20,7 @@ from arctic_orchestration.state.compaction_tables import (
     is_live,
 )
 from arctic_orchestration.waits import (
+    NOW,
     Certainty,
     Details,
     Holder,
@@ -27,6 +28,7 @@ from arctic_orchestration.waits import (
     WaitKind,
     WaitRow,
     WaitRows,
+    WaitScope,
     command,
     describe_each,
 )
@@ -34,7 +36,8 @@ from arctic_orchestration.waits import (
 _task, _table = compaction_tasks.c, compaction_tables.c
 
 
-def wait_rows(_: str, now: datetime) -> list[WaitRows]:
+@cache
+def wait_rows() -> tuple[WaitRows, ...]:
     """Returns merge tasks without a worker, and tables that are due, rest or are refused.
 
     Causes of tasks: ``worker:QUEUE``, ``paused:QUEUE``, ``retry``, ``commit``; ``quarantined``,
@@ -42,13 +45,13 @@ def wait_rows(_: str, now: datetime) -> list[WaitRows]:
     ``commit_trouble``, ``draining:QUEUE`` and ``room:QUEUE``, which accept no more tasks, and
     ``plan``, for the next round of the planner.
     """
-    resting = sa.select(compaction_rests.c.table_name).where(compaction_rests.c.rests_until > now)
+    resting = sa.select(compaction_rests.c.table_name).where(compaction_rests.c.rests_until > NOW)
     waits = (is_live, in_state("planned", "failed", "merged"))
     given_up = (in_state("quarantined"), _task.table_name.in_(resting))
-    return [_tasks(waits, now), _tasks(given_up, now), _tables(resting, now)]
+    return (_tasks(waits), _tasks(given_up), _tables(resting))
 
 
-def _tasks(where: tuple[sa.ColumnElement[bool], ...], now: datetime) -> WaitRows:
+def _tasks(where: tuple[sa.ColumnElement[bool], ...]) -> WaitRows:
     return WaitRows(
         kind=WaitKind.MERGE_TASK,
         table=compaction_tasks,
@@ -69,7 +72,7 @@ def _tasks(where: tuple[sa.ColumnElement[bool], ...], now: datetime) -> WaitRows
             else_=sa.literal("worker:") + _task.queue,
         ),
         reason=_task.reason,
-        describe=lambda tx, rows: _described_tasks(tx, rows, now),
+        describe=_described_tasks,
     )
 
 
@@ -79,7 +82,7 @@ def _queue_state(name: sa.Column[Any]) -> sa.ColumnElement[str]:
 
 
 def _described_tasks(
-    tx: sa.Connection, rows: Sequence[WaitRow], now: datetime
+    tx: sa.Connection, rows: Sequence[WaitRow], scope: WaitScope
 ) -> Mapping[tuple[Any, ...], Details | Exception]:
     queues: dict[str, QueueNow] = {}
 
@@ -89,7 +92,9 @@ def _described_tasks(
             return Details(actions=_actions(task, "retry"))
         if task.queue not in queues:
             queues[task.queue] = queue_now(tx, task.queue)
-        waiting = wait_of(tx, task, tables.table_by_name(tx, task.table), queues[task.queue], now)
+        waiting = wait_of(
+            tx, task, tables.table_by_name(tx, task.table), queues[task.queue], scope.now
+        )
         return _of_task(waiting, row)
 
     return describe_each(rows, details)
@@ -116,8 +121,8 @@ def _actions(task: Task, *actions: str) -> tuple[str, ...]:
     return (explain, *(command("compaction", "tasks", action, task.id) for action in actions))
 
 
-def _tables(resting: sa.Select[Any], now: datetime) -> WaitRows:
-    rests, files = _table.rests_until > now, _table.name.in_(resting)
+def _tables(resting: sa.Select[Any]) -> WaitRows:
+    rests, files = _table.rests_until > NOW, _table.name.in_(resting)
     waits = sa.or_(
         _table.refused.is_not(None), rests, files, _table.commit_trouble.is_not(None),
         _table.due_since.is_not(None),
@@ -134,7 +139,7 @@ def _tables(resting: sa.Select[Any], now: datetime) -> WaitRows:
     )
     rest_of_files = (
         sa.select(compaction_rests.c.reason)
-        .where(compaction_rests.c.table_name == _table.name, compaction_rests.c.rests_until > now)
+        .where(compaction_rests.c.table_name == _table.name, compaction_rests.c.rests_until > NOW)
         .order_by(compaction_rests.c.path)
         .limit(1)
         .scalar_subquery()
@@ -152,18 +157,18 @@ def _tables(resting: sa.Select[Any], now: datetime) -> WaitRows:
         reason=sa.func.coalesce(
             sa.case(*((which, reason) for which, _, reason in causes), else_=rest_of_files), ""
         ),
-        describe=lambda tx, rows: _described_tables(tx, rows, now),
+        describe=_described_tables,
     )
 
 
 def _described_tables(
-    tx: sa.Connection, rows: Sequence[WaitRow], now: datetime
+    tx: sa.Connection, rows: Sequence[WaitRow], scope: WaitScope
 ) -> Mapping[tuple[Any, ...], Details | Exception]:
     col = compaction_rests.c
     names = [row.id for row in rows]
     query = (
         sa.select(col.table_name, sa.func.max(col.rests_until, type_=col.rests_until.type))
-        .where(dialect.among(tx, col.table_name, names), col.rests_until > now)
+        .where(dialect.among(tx, col.table_name, names), col.rests_until > scope.now)
         .group_by(col.table_name)
     )
     files = {row[0]: row[1] for row in tx.execute(query)}

@@ -6,6 +6,7 @@ database.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,6 +20,8 @@ from arctic_orchestration.state.consumer_tables import (
     consumers,
 )
 from arctic_orchestration.waits import (
+    CLUSTER,
+    NOW,
     Certainty,
     Details,
     Holder,
@@ -26,6 +29,7 @@ from arctic_orchestration.waits import (
     WaitKind,
     WaitRow,
     WaitRows,
+    WaitScope,
     command,
     describe_each,
 )
@@ -33,7 +37,8 @@ from arctic_orchestration.waits import (
 _p, _c = consumer_partitions.c, consumers.c
 
 
-def wait_rows(cluster: str, now: datetime) -> list[WaitRows]:
+@cache
+def wait_rows() -> tuple[WaitRows, ...]:
     """Returns the partitions that consumers of a cluster have read and not acknowledged.
 
     Causes, each with the consumer's name: ``delivery``, ``retry``, ``not_in_dagster``, ``leased``,
@@ -44,26 +49,22 @@ def wait_rows(cluster: str, now: datetime) -> list[WaitRows]:
         for state in PartitionState
     }
     waits = sa.case(
-        (_p.held.is_(True), "not_in_dagster"), (_p.not_before > now, "retry"), else_="delivery"
+        (_p.held.is_(True), "not_in_dagster"), (_p.not_before > NOW, "retry"), else_="delivery"
     )
-    return [
-        _rows(cluster, of_state[PartitionState.WAITING], waits, _p.first_at, now),
-        _rows(cluster, of_state[PartitionState.LEASED], sa.literal("leased"), _p.state_at, now),
-        _rows(
-            cluster, of_state[PartitionState.DISCARDED], sa.literal("given_up"), _p.state_at, now
-        ),
-    ]
+    return (
+        _rows(of_state[PartitionState.WAITING], waits, _p.first_at),
+        _rows(of_state[PartitionState.LEASED], sa.literal("leased"), _p.state_at),
+        _rows(of_state[PartitionState.DISCARDED], sa.literal("given_up"), _p.state_at),
+    )
 
 
 def _rows(
-    cluster: str,
     state: sa.ColumnElement[bool],
     cause: sa.ColumnElement[str],
     since: sa.ColumnElement[datetime],
-    now: datetime,
 ) -> WaitRows:
     name = sa.select(_c.name).where(_c.id == _p.consumer_id).scalar_subquery()
-    in_cluster = sa.select(_c.id).where(_c.cluster == cluster, IS_THERE)
+    in_cluster = sa.select(_c.id).where(_c.cluster == CLUSTER, IS_THERE)
     return WaitRows(
         kind=WaitKind.PARTITION,
         table=consumer_partitions,
@@ -75,7 +76,7 @@ def _rows(
         since=since,
         cause=cause + sa.literal(":") + name,
         reason=_p.reason,
-        describe=lambda tx, rows: _described(tx, rows, now),
+        describe=_described,
     )
 
 
@@ -96,7 +97,7 @@ def reason_of(row: Any, now: datetime) -> str:
 
 
 def _described(
-    tx: sa.Connection, rows: Sequence[WaitRow], now: datetime
+    tx: sa.Connection, rows: Sequence[WaitRow], scope: WaitScope
 ) -> Mapping[tuple[Any, ...], Details | Exception]:
     lease = consumer_leases.c
     query = (
@@ -109,7 +110,7 @@ def _described(
         .where(sa.or_(*(_is(row) for row in rows)))
     )
     found = {(row.consumer_id, row.partition): row for row in tx.execute(query)}
-    return describe_each(rows, lambda row: _details(found[row.keys], now))
+    return describe_each(rows, lambda row: _details(found[row.keys], scope.now))
 
 
 def _is(row: WaitRow) -> sa.ColumnElement[bool]:

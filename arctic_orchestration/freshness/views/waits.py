@@ -1,7 +1,7 @@
 """The submissions of a cluster that wait, by the state in which they wait."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +11,7 @@ from arctic_orchestration.freshness.submission import Submission, SubmissionStat
 from arctic_orchestration.freshness.views.wait_roots import Root, roots
 from arctic_orchestration.state.freshness_tables import is_live, task_submissions, task_waits
 from arctic_orchestration.waits import (
+    CLUSTER,
     Certainty,
     Details,
     Holder,
@@ -18,6 +19,7 @@ from arctic_orchestration.waits import (
     WaitKind,
     WaitRow,
     WaitRows,
+    WaitScope,
     command,
     describe_each,
 )
@@ -27,17 +29,18 @@ _col = task_submissions.c
 _RUNNING = SubmissionState.RUNNING.value
 
 
-def wait_rows(cluster: str, _: datetime) -> list[WaitRows]:
+@cache
+def wait_rows() -> tuple[WaitRows, ...]:
     """Returns the submissions of a cluster that have neither ended nor a run at work.
 
     Causes: ``parents``, ``batch:NAME`` for a slot in a batch, ``shared_run``, ``retry``,
     ``run_start`` for a run that was requested, ``check`` for the next tick.
     """
-    return [
+    return (
         WaitRows(
             kind=WaitKind.TASK,
             table=task_submissions,
-            where=(is_live, _col.state != _RUNNING, _col.cluster == cluster),
+            where=(is_live, _col.state != _RUNNING, _col.cluster == CLUSTER),
             keys=(_col.id,),
             id=_col.id,
             name=_col.task,
@@ -50,8 +53,8 @@ def wait_rows(cluster: str, _: datetime) -> list[WaitRows]:
             cause=_cause(),
             reason=_col.reason,
             describe=_described,
-        )
-    ]
+        ),
+    )
 
 
 def _cause() -> sa.ColumnElement[str]:
@@ -71,7 +74,7 @@ def _cause() -> sa.ColumnElement[str]:
 
 
 def _described(
-    tx: sa.Connection, rows: Sequence[WaitRow]
+    tx: sa.Connection, rows: Sequence[WaitRow], _: WaitScope
 ) -> Mapping[tuple[Any, ...], Details | Exception]:
     found = submissions.by_ids(tx, [row.id for row in rows])
     shared = {one.shares for one in found.values() if one.shares is not None}

@@ -6,6 +6,7 @@ many slots are in use stands in the reported reason only.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +16,7 @@ from arctic_orchestration.run_queue import pauses, waits
 from arctic_orchestration.run_queue.pauses import Pausable, Pause
 from arctic_orchestration.state.tables import jobs, locations, queue_waits, schedules
 from arctic_orchestration.waits import (
+    CLUSTER,
     Certainty,
     Details,
     Holder,
@@ -22,6 +24,7 @@ from arctic_orchestration.waits import (
     WaitKind,
     WaitRow,
     WaitRows,
+    WaitScope,
     command,
     describe_each,
 )
@@ -31,18 +34,19 @@ _SILENT = timedelta(minutes=5)
 _col = queue_waits.c
 
 
-def wait_rows(cluster: str, _: datetime) -> list[WaitRows]:
+@cache
+def wait_rows() -> tuple[WaitRows, ...]:
     """Returns the queued runs of a cluster.
 
     Causes: ``window``, ``interval``, ``rate``, ``group``, ``program``, each with the name of its
     rule; ``paused:queue:NAME`` and ``paused:group:NAME``; ``tag``, a limit of Dagster's own;
     ``turn``, for a slot; ``dagster``, which holds it for its own reasons.
     """
-    return [
+    return (
         WaitRows(
             kind=WaitKind.RUN,
             table=queue_waits,
-            where=(_col.cluster == cluster,),
+            where=(_col.cluster == CLUSTER,),
             keys=(_col.run_id,),
             id=_col.run_id,
             name=sa.func.coalesce(sa.literal("run of ") + _of_job(schedules.c.name), _col.run_id),
@@ -50,9 +54,9 @@ def wait_rows(cluster: str, _: datetime) -> list[WaitRows]:
             since=_col.since,
             cause=_col.cause,
             reason=_col.reason,
-            describe=lambda tx, rows: _described(tx, rows, cluster),
-        )
-    ]
+            describe=_described,
+        ),
+    )
 
 
 def silent_daemon(tx: sa.Connection, cluster: str, now: datetime) -> list[str]:
@@ -81,12 +85,12 @@ def _of_job(column: sa.Column[Any]) -> sa.ColumnElement[str]:
 
 
 def _described(
-    tx: sa.Connection, rows: Sequence[WaitRow], cluster: str
+    tx: sa.Connection, rows: Sequence[WaitRow], scope: WaitScope
 ) -> Mapping[tuple[Any, ...], Details | Exception]:
-    wanted = sa.select(_col.run_id, _col.gate).where(_col.cluster == cluster)
+    wanted = sa.select(_col.run_id, _col.gate).where(_col.cluster == scope.cluster)
     ids = [row.id for row in rows]
     gates = {row.run_id: row.gate for row in tx.execute(wanted.where(_col.run_id.in_(ids)))}
-    manual = {(one.kind, one.name): one for one in pauses.manual_pauses(tx, cluster)}
+    manual = {(one.kind, one.name): one for one in pauses.manual_pauses(tx, scope.cluster)}
     return describe_each(rows, lambda row: _details(row, gates[row.id], manual))
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -31,6 +31,7 @@ from arctic_orchestration.state.tables import (
     timers,
 )
 from arctic_orchestration.waits import (
+    CLUSTER,
     Certainty,
     Details,
     Holder,
@@ -38,6 +39,7 @@ from arctic_orchestration.waits import (
     WaitKind,
     WaitRow,
     WaitRows,
+    WaitScope,
     command,
     describe_each,
 )
@@ -48,7 +50,8 @@ _TIMED = frozenset({"window", "delay", "rate", "minimum_interval"})
 _HOLDERS = 5
 
 
-def wait_rows(cluster: str, _: datetime) -> list[WaitRows]:
+@cache
+def wait_rows() -> tuple[WaitRows, ...]:
     """Returns the waiting and launching jobs of a cluster, and its deferred arrivals.
 
     Causes of jobs: ``trigger``; the kind of a constraint, with the group for a limit on one;
@@ -58,11 +61,11 @@ def wait_rows(cluster: str, _: datetime) -> list[WaitRows]:
     made_at = jobs.c.created_at
     satisfied = sa.func.coalesce(jobs.c.satisfied_at, made_at)
     requested = sa.func.coalesce(jobs.c.requested_at, jobs.c.satisfied_at, made_at)
-    return [
-        _jobs(cluster, is_waiting, _cause(), satisfied),
-        _jobs(cluster, is_launching, sa.literal("launch"), requested),
-        _arrivals(cluster),
-    ]
+    return (
+        _jobs(is_waiting, _cause(), satisfied),
+        _jobs(is_launching, sa.literal("launch"), requested),
+        _arrivals(),
+    )
 
 
 def silent_dispatchers(tx: sa.Connection, cluster: str, now: datetime) -> list[str]:
@@ -78,11 +81,9 @@ def silent_dispatchers(tx: sa.Connection, cluster: str, now: datetime) -> list[s
     ]
 
 
-def _in_cluster(
-    column: sa.Column[Any], cluster: str, name: str | None = None
-) -> sa.ColumnElement[bool]:
+def _in_cluster(column: sa.Column[Any], name: str | None = None) -> sa.ColumnElement[bool]:
     """Returns that a row is of a cluster's locations, or of the one with a name."""
-    ids = sa.select(locations.c.id).where(locations.c.cluster == cluster)
+    ids = sa.select(locations.c.id).where(locations.c.cluster == CLUSTER)
     if name is not None:
         ids = ids.where(locations.c.name == name)
     # A sum keeps SQLite from the index of all jobs of a location, ended ones included.
@@ -103,7 +104,6 @@ def _cause() -> sa.ColumnElement[str]:
 
 
 def _jobs(
-    cluster: str,
     states: sa.ColumnElement[bool],
     cause: sa.ColumnElement[str],
     since: sa.ColumnElement[datetime],
@@ -111,7 +111,7 @@ def _jobs(
     return WaitRows(
         kind=WaitKind.JOB,
         table=jobs,
-        where=(states, IS_FIRING, _in_cluster(jobs.c.location_id, cluster)),
+        where=(states, IS_FIRING, _in_cluster(jobs.c.location_id)),
         keys=(jobs.c.id,),
         id=jobs.c.id,
         name=_name_of(jobs.c.schedule_id),
@@ -120,7 +120,7 @@ def _jobs(
         cause=cause,
         reason=jobs.c.reason,
         describe=_described,
-        in_location=partial(_in_cluster, jobs.c.location_id, cluster),
+        in_location=partial(_in_cluster, jobs.c.location_id),
     )
 
 
@@ -145,7 +145,7 @@ _COLUMNS = [
 
 
 def _described(
-    tx: sa.Connection, rows: Sequence[WaitRow]
+    tx: sa.Connection, rows: Sequence[WaitRow], _: WaitScope
 ) -> Mapping[tuple[Any, ...], Details | Exception]:
     query = (
         sa.select(*_COLUMNS, schedules.c.status)
@@ -260,13 +260,13 @@ def _holder(row: Any) -> Holder:
     )
 
 
-def _arrivals(cluster: str) -> WaitRows:
+def _arrivals() -> WaitRows:
     kept = deferred_arrivals.c
     of_event = (events.c.location_id == kept.location_id) & (events.c.number == kept.number)
     return WaitRows(
         kind=WaitKind.ARRIVAL,
         table=deferred_arrivals,
-        where=(_in_cluster(kept.location_id, cluster),),
+        where=(_in_cluster(kept.location_id),),
         keys=(kept.id,),
         id=sa.cast(kept.number, sa.Text),
         name=sa.select(
@@ -281,12 +281,12 @@ def _arrivals(cluster: str) -> WaitRows:
         cause=kept.waits_for,
         reason=kept.reason,
         describe=_described_arrivals,
-        in_location=partial(_in_cluster, kept.location_id, cluster),
+        in_location=partial(_in_cluster, kept.location_id),
     )
 
 
 def _described_arrivals(
-    tx: sa.Connection, rows: Sequence[WaitRow]
+    tx: sa.Connection, rows: Sequence[WaitRow], _: WaitScope
 ) -> Mapping[tuple[Any, ...], Details | Exception]:
     query = (
         sa.select(deferred_arrivals.c.id, schedules.c.name)
