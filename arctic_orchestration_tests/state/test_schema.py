@@ -144,6 +144,60 @@ def test_ends_from_before_the_reports_are_never_reported(empty_url: str) -> None
     database.close()
 
 
+def test_waits_from_before_the_causes_get_theirs(empty_url: str) -> None:
+    """Held jobs by their verdicts, queued runs by their gate; without a verdict there is none."""
+    database = Database(empty_url)
+    with database.begin() as tx:
+        command.upgrade(configuration(tx), "0023")
+    now = "2026-01-01 12:00:00.000000"
+    job = sa.text(
+        "insert into arctic_jobs (id, location_id, schedule_id, schedule_version, state, reason,"
+        " arrivals, priority, created_at, verdicts) values (:id, 1, 's', 1, :state, '', '[]', 0,"
+        " :now, :verdicts)"
+    )
+    verdicts = (
+        '[{"constraint": "load", "decision": "admit"}, {"constraint": "rate", "decision": "hold"}]'
+    )
+    admits = '[{"constraint": "load", "decision": "admit"}]'
+    with database.begin() as tx:
+        tx.execute(sa.text("insert into arctic_locations (id, cluster, name) values (1, 'c', 'l')"))
+        tx.execute(
+            sa.text(
+                "insert into arctic_schedules (id, location_id, name, version, origin, status,"
+                " spec, created_at, updated_at, status_at) values ('s', 1, 's', 1, 'api',"
+                " 'enabled', '', :now, :now, :now)"
+            ),
+            {"now": now},
+        )
+        for id, state, text in (
+            ("a", "waiting_constraints", verdicts),
+            ("b", "waiting_constraints", admits),
+            ("c", "waiting_constraints", None),
+            ("d", "succeeded", verdicts),
+        ):
+            tx.execute(job, {"id": id, "state": state, "verdicts": text, "now": now})
+        gates = (
+            "turn",
+            "tag:team=ops:False",
+            f"window:night:{now}:False",
+            f"paused:queue:low:{now}",
+        )
+        for number, gate in enumerate(gates):
+            tx.execute(
+                sa.text("insert into arctic_queue_waits values ('c', :id, :gate, '', :now)"),
+                {"id": str(number), "gate": gate, "now": now},
+            )
+    database.upgrade()
+    with database.read() as tx:
+        causes = tx.execute(sa.text("select cause from arctic_jobs order by id")).scalars()
+        assert list(causes) == ["rate", "target", None, None]
+        causes = tx.execute(
+            sa.text("select cause from arctic_queue_waits order by run_id")
+        ).scalars()
+        assert list(causes) == ["turn", "tag", "window:night", "paused:queue:low"]
+    database.close()
+
+
 def test_sqlite_is_migrated_on_first_use(tmp_path: Path) -> None:
     """Its directory is made, too; opening again changes nothing."""
     url = f"sqlite:///{tmp_path / 'new' / 'arctic.db'}"

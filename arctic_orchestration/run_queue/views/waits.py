@@ -55,6 +55,7 @@ def wait_rows() -> tuple[WaitRows, ...]:
             cause=_col.cause,
             reason=_col.reason,
             describe=_described,
+            in_location=_in_location,
         ),
     )
 
@@ -82,6 +83,11 @@ def _of_job(column: sa.Column[Any]) -> sa.ColumnElement[str]:
         .limit(1)
     )
     return query.scalar_subquery()
+
+
+def _in_location(name: str) -> sa.ColumnElement[bool]:
+    ids = sa.select(locations.c.id).where(locations.c.cluster == CLUSTER, locations.c.name == name)
+    return sa.exists().where(jobs.c.run_id == _col.run_id, jobs.c.location_id.in_(ids))
 
 
 def _described(

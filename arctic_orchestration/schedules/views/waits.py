@@ -86,8 +86,9 @@ def _in_cluster(column: sa.Column[Any], name: str | None = None) -> sa.ColumnEle
     ids = sa.select(locations.c.id).where(locations.c.cluster == CLUSTER)
     if name is not None:
         ids = ids.where(locations.c.name == name)
-    # A sum keeps SQLite from the index of all jobs of a location, ended ones included.
-    return (column + 0).in_(ids)
+    # The cast keeps SQLite from the index of all jobs of a location, ended ones included; Postgres
+    # drops it, since it is the column's own type.
+    return sa.cast(column, sa.BigInteger).in_(ids)
 
 
 def _name_of(schedule_id: sa.Column[Any]) -> sa.ColumnElement[str]:
