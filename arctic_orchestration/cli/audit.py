@@ -1,4 +1,4 @@
-"""``arctic audit``: the changes that people made."""
+"""``arctic audit``: the changes that people made, with commands or over REST."""
 
 from typing import Annotated
 
@@ -7,7 +7,6 @@ import typer
 from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.console.state import JsonOption, state_database
 from arctic_orchestration.console.terminal import escape
-from arctic_orchestration.quantities import iso
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.audit import AuditRecord, records
 
@@ -25,17 +24,17 @@ def audit(
     ] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """List changes made by commands, with their authors.
+    """List changes made by people, with their authors.
 
-    All clusters of the state database; for 400 days. Changes of schedules and jobs stand in their
-    own histories: arctic schedules history, arctic jobs show.
+    All clusters of the state database; for 400 days. With --json also the states before and after
+    a change, and the address and id of a request.
     """
     database = state_database(Settings.from_environment(), made_by="the dispatcher")
     with database.read() as tx:
         made = records(tx, feature=feature, subject=subject, actor=actor, limit=limit)
     database.close()
     if as_json:
-        print_json({"records": [_json(record) for record in made]})
+        print_json({"records": [record.to_json() for record in made]})
         return
     if not made:
         console().print("no such changes")
@@ -62,16 +61,3 @@ def _text(record: AuditRecord) -> str:
         name: value for name, value in record.details.items() if value not in (None, False, "")
     }
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items())
-
-
-def _json(record: AuditRecord) -> dict[str, object]:
-    """Returns the JSON form of a record; its keys do not change."""
-    return {
-        "at": iso(record.at),
-        "actor": record.actor.name,
-        "cluster": record.actor.cluster,
-        "feature": record.feature,
-        "action": record.action,
-        "subject": record.subject,
-        "details": record.details,
-    }

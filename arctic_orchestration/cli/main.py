@@ -14,8 +14,10 @@ from arctic_orchestration.errors import ArcticError, MissingExtra
 _COMMANDS = {
     "audit": (
         "cli.audit:audit",
-        "List changes made by commands, with their authors.",
+        "List changes made by people, with their authors.",
     ),
+    "serve": ("service.cli.serve:serve", "Serve the REST API."),
+    "tokens": ("service.cli.tokens:app", "Manage tokens of the REST API."),
     "simulate": (
         "schedules.cli.simulate:simulate",
         "Simulate schedules; print each decision as JSON.",

@@ -19,8 +19,12 @@ LocationOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document, for programs.")]
 
 
-def state_database(settings: Settings, *, made_by: str) -> Database:
+def state_database(
+    settings: Settings, *, made_by: str, busy_seconds: float = dialect.BUSY_SECONDS
+) -> Database:
     """Opens the state database, which another program must have made.
+
+    ``busy_seconds`` is as for :meth:`.Database.open`.
 
     Errors:
         ConfigurationError: there is none yet, or its schema is another.
@@ -32,7 +36,7 @@ def state_database(settings: Settings, *, made_by: str) -> Database:
             f"There is no state database {file}. Set DAGSTER_HOME or ARCTIC_DATABASE_URL "
             f"to where {made_by} has it, or start that, which makes it (see: arctic doctor)"
         )
-    return Database.open(settings.database_url)
+    return Database.open(settings.database_url, busy_seconds=busy_seconds)
 
 
 def sqlite_file(url: str) -> Path | None:

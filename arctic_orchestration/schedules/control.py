@@ -1,23 +1,22 @@
-"""Manual changes of schedules and jobs, each in one transaction of a locked location.
+"""Manual changes of schedules, each in one transaction of a locked location.
 
 The caller begins the transaction and locks the location (:func:`~.location.locked`), so that no
 dispatcher works on it meanwhile. An exception must end the transaction; nothing is changed then.
 After a failed transaction, call :meth:`~.store.ScheduleStore.forget` on a store that is kept.
+
+Each change of a person is recorded in the audit log, in the same transaction.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.errors import InvalidDefinition, InvalidInput, NotFound, TransitionRefused
-from arctic_orchestration.notifications.outbox import Notice
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput, TransitionRefused
 from arctic_orchestration.schedules import cycles, deletions, suspension
 from arctic_orchestration.schedules.discarded_jobs import with_discard
 from arctic_orchestration.schedules.inventory import inventories, job_assets
-from arctic_orchestration.schedules.job_queue import JobQueue
-from arctic_orchestration.schedules.job_splitter import partitions_of
-from arctic_orchestration.schedules.jobs import COMMON, LAUNCHED_MANUALLY, WAITING, Job, JobState
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.lookup import schedule_by_name, schedule_rows
 from arctic_orchestration.schedules.schedule import Schedule
@@ -28,10 +27,9 @@ from arctic_orchestration.schedules.store import (
     ScheduleStore,
     StoredSchedule,
 )
-from arctic_orchestration.schedules.trigger_evaluation import fire
 from arctic_orchestration.schedules.unknown_names import UnknownName, unknown_names
-from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import jobs
+from arctic_orchestration.state import audit
+from arctic_orchestration.state.audit import NOBODY, Actor
 
 MANUALLY = "manually"
 
@@ -119,7 +117,7 @@ def apply(
     *,
     prune: bool = False,
     reason: str = MANUALLY,
-    actor: str = "",
+    actor: Actor = NOBODY,
 ) -> Difference:
     """Creates the schedules that are new and updates those that differ, whatever their origin.
 
@@ -140,7 +138,7 @@ def apply(
         if change.problem is not None:
             gone = [rows[change.name].id]
             why = "this version could not read it"
-            store.remove(tx, location, gone, now, reason=why, actor=actor)
+            store.remove(tx, location, gone, now, reason=why, actor=actor.name)
             store.add(
                 tx,
                 location,
@@ -148,22 +146,32 @@ def apply(
                 change.origin,
                 now,
                 reason=reason,
-                actor=actor,
+                actor=actor.name,
                 statuses={change.name: ScheduleStatus(rows[change.name].status)},
             )
             continue
         old = stored[change.name]
-        lost = suspension.discard_waiting(tx, old.id, "the schedule was updated", now, actor=actor)
+        lost = suspension.discard_waiting(
+            tx, old.id, "the schedule was updated", now, actor=actor.name
+        )
         why = with_discard(reason, lost)
-        store.replace(tx, location, old, by_name[change.name], now, reason=why, actor=actor)
+        store.replace(tx, location, old, by_name[change.name], now, reason=why, actor=actor.name)
     # A declared schedule that a person deleted belongs to the code again.
     back = deletions.restored(tx, location, [one.name for one in difference.created])
     for origin in Origin:
         of_code = origin is Origin.CODE
         new = [one for one in difference.created if (one.name in back) == of_code]
-        store.add(tx, location, new, origin, now, reason=reason, actor=actor)
+        store.add(tx, location, new, origin, now, reason=reason, actor=actor.name)
     gone = [rows[name].id for name in difference.deleted]
-    store.remove(tx, location, gone, now, reason=reason, actor=actor)
+    store.remove(tx, location, gone, now, reason=reason, actor=actor.name)
+    forms = {name: old.schedule.to_form() for name, old in stored.items()}
+    for schedule in difference.created:
+        _record(tx, location, actor, "create", schedule.name, None, schedule.to_form())
+    for change in difference.updated:
+        before, after = forms.get(change.name), by_name[change.name].to_form()
+        _record(tx, location, actor, "update", change.name, before, after)
+    for name in difference.deleted:
+        _record(tx, location, actor, "delete", name, forms.get(name), None)
     return difference
 
 
@@ -175,7 +183,7 @@ def update(
     now: datetime,
     *,
     reason: str = MANUALLY,
-    actor: str = "",
+    actor: Actor = NOBODY,
 ) -> Difference:
     """Gives the schedule with this name a new version; an equal definition changes nothing.
 
@@ -194,7 +202,7 @@ def delete(
     now: datetime,
     *,
     reason: str = MANUALLY,
-    actor: str = "",
+    actor: Actor = NOBODY,
 ) -> None:
     """Deletes a schedule with its jobs; active runs go on and still count.
 
@@ -204,9 +212,12 @@ def delete(
         NotFound: no schedule has the name; lists similar names.
     """
     row = schedule_by_name(tx, location, name)
+    old = store.by_ids(tx, [row.id]).get(row.id)
     if row.origin is Origin.CODE:
         deletions.note(tx, location, row.id)
-    store.remove(tx, location, [row.id], now, reason=reason, actor=actor)
+    store.remove(tx, location, [row.id], now, reason=reason, actor=actor.name)
+    form = old.schedule.to_form() if old is not None else None
+    _record(tx, location, actor, "delete", name, form, None)
 
 
 def enable(
@@ -217,7 +228,7 @@ def enable(
     now: datetime,
     *,
     reason: str = MANUALLY,
-    actor: str = "",
+    actor: Actor = NOBODY,
 ) -> bool:
     """Enables a schedule from now on; returns whether it was suspended.
 
@@ -226,7 +237,11 @@ def enable(
         TransitionRefused: this version of the package cannot read it.
     """
     stored = stored_by_name(tx, store, location, name)
-    return suspension.resume(tx, store, location, stored, now, reason=reason, actor=actor)
+    done = suspension.resume(tx, store, location, stored, now, reason=reason, actor=actor.name)
+    if done:
+        after = ScheduleStatus.ENABLED
+        _record(tx, location, actor, "enable", name, {"status": stored.status}, {"status": after})
+    return done
 
 
 def suspend(
@@ -237,7 +252,7 @@ def suspend(
     now: datetime,
     *,
     reason: str = MANUALLY,
-    actor: str = "",
+    actor: Actor = NOBODY,
 ) -> bool:
     """Suspends a schedule as its ``suspend_mode`` says; returns whether it was enabled.
 
@@ -246,83 +261,11 @@ def suspend(
         TransitionRefused: this version of the package cannot read it.
     """
     stored = stored_by_name(tx, store, location, name)
-    return suspension.suspend(tx, store, location, stored, now, reason=reason, actor=actor)
-
-
-def launch_job(
-    tx: sa.Connection, location: Location, job_id: str, now: datetime, *, actor: str = ""
-) -> Job:
-    """Makes the next tick launch a job past its constraints, except limits on concurrency.
-
-    A job that waits for its trigger is launched with the events it has. Returns the job as it is
-    then; with ``partitions: each`` it may have become one of several.
-
-    Errors:
-        NotFound: the location has no such job.
-        TransitionRefused: it no longer waits.
-    """
-    queue = JobQueue(tx, now, actor=actor)
-    job = _job(queue, location, job_id)
-    if job.scope == COMMON:
-        raise TransitionRefused(f"Job {job.id} is never launched: {job.reason}")
-    if job.state not in WAITING:
-        raise TransitionRefused(f"Job {job.id} cannot be launched manually: {_where_it_is(job)}")
-    stored = ScheduleStore().by_ids(tx, [job.schedule_id]).get(job.schedule_id)
-    if stored is None:
-        raise TransitionRefused(
-            f"Job {job.id} cannot be launched: this version of the package cannot read its schedule"
-        )
-    if job.state is JobState.WAITING_CONSTRAINTS:
-        job = queue.change(job, forced=LAUNCHED_MANUALLY, next_check_at=now)
-        queue.remark(job, LAUNCHED_MANUALLY)
-    else:
-        splits = stored.schedule.partitions == "each" and job.scope is None
-        keys = partitions_of(queue, job) if splits else []
-        reason = f"{LAUNCHED_MANUALLY}, when: {job.reason}"
-        fire(queue, job, stored, job.arrivals, reason, forced=LAUNCHED_MANUALLY)
-        # Partitions that joined other waiting jobs already take the common events along.
-        for joined in queue.load(
-            jobs.c.schedule_id == job.schedule_id,
-            jobs.c.state == JobState.WAITING_CONSTRAINTS.value,
-            dialect.among(tx, jobs.c.partition_start, keys),
-        ):
-            if joined.waiting_for is not None:
-                queue.change(joined, forced=LAUNCHED_MANUALLY, next_check_at=now)
-    queue.flush()
-    return queue.current(job)
-
-
-def cancel_job(
-    tx: sa.Connection, location: Location, job_id: str, now: datetime, *, actor: str = ""
-) -> Job:
-    """Ends a job that has no run yet; its events are not given to another job.
-
-    A waiting job is discarded. A launching job is canceled: its request is not handed out again,
-    and a run that an earlier request still creates is terminated.
-
-    Errors:
-        NotFound: the location has no such job.
-        TransitionRefused: it has a run, which can be terminated in Dagster, or it has ended.
-    """
-    queue = JobQueue(tx, now, actor=actor)
-    # A run claims its job through this row alone.
-    queue.load(query=sa.select(jobs).where(jobs.c.id == job_id).with_for_update())
-    job = _job(queue, location, job_id)
-    has_run = job.run_id is not None or job.begun_run_id is not None
-    is_launching = job.state is JobState.LAUNCHING and not has_run
-    if job.state not in WAITING and not is_launching:
-        raise TransitionRefused(f"Job {job.id} cannot be canceled: {_where_it_is(job)}")
-    job = queue.move(
-        job,
-        JobState.CANCELED if is_launching else JobState.DISCARDED,
-        "canceled manually",
-        notice=Notice.JOB_DISCARDED,
-        next_check_at=None,
-        held_by=None,
-        ended_at=now,
-    )
-    queue.flush()
-    return job
+    done = suspension.suspend(tx, store, location, stored, now, reason=reason, actor=actor.name)
+    if done:
+        after = ScheduleStatus.SUSPENDED
+        _record(tx, location, actor, "suspend", name, {"status": stored.status}, {"status": after})
+    return done
 
 
 def stored_by_name(
@@ -344,28 +287,22 @@ def stored_by_name(
     return stored
 
 
-def _job(queue: JobQueue, location: Location, job_id: str) -> Job:
-    job = queue.by_ids([job_id]).get(job_id)
-    if job is None or job.location_id != location.id:
-        raise NotFound(f"location {location.name} has no job {job_id}")
-    return job
-
-
-def _where_it_is(job: Job) -> str:
-    """Returns the state of a job that does not wait, and what can be done about it."""
-    if job.state is JobState.LAUNCHING:
-        return (
-            f"it is launching, with run {job.run_id or job.begun_run_id}. Terminate the run in "
-            "Dagster: the job then ends as canceled"
-        )
-    if job.state is JobState.LAUNCHED:
-        return (
-            f"it is launched as run {job.run_id}. Terminate that run in Dagster: "
-            "the job then ends as canceled"
-        )
-    ended = f" at {job.ended_at:%Y-%m-%d %H:%M:%SZ}" if job.ended_at else ""
-    return f"it has ended{ended}, {job.state.value}: {job.reason}"
-
-
 def _repeats(names: Sequence[str]) -> bool:
     return len(set(names)) != len(names)
+
+
+def _record(
+    tx: sa.Connection,
+    location: Location,
+    actor: Actor,
+    action: str,
+    name: str,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+) -> None:
+    """Records the change of a schedule; the simulator's changes are nobody's."""
+    if actor is not NOBODY:
+        place = location.name
+        audit.record(
+            tx, actor, "schedules", action, name, before=before, after=after, location=place
+        )

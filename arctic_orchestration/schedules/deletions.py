@@ -15,17 +15,22 @@ _deleted = deleted_schedules.c
 
 def note_declared(tx: sa.Connection, location: Location, declared: Iterable[Schedule]) -> None:
     """Records the declared definitions on the stored schedules that the code owns."""
-    digests = {one.name: digest([one]) for one in declared}
-    query = sa.select(schedules.c.id, schedules.c.name, schedules.c.declared_digest).where(
-        schedules.c.location_id == location.id, schedules.c.origin == "code"
+    by_name = {one.name: one for one in declared}
+    of_row = schedules.c
+    has_form = of_row.declared.is_not(None).label("has_form")
+    query = sa.select(of_row.id, of_row.name, of_row.declared_digest, has_form).where(
+        of_row.location_id == location.id, of_row.origin == "code"
     )
-    changed = [
-        (digests[row.name], row.id)
-        for row in tx.execute(query)
-        if row.name in digests and row.declared_digest != digests[row.name]
-    ]
+    changed = []
+    for row in tx.execute(query):
+        if row.name not in by_name:
+            continue
+        form = by_name[row.name].to_form()
+        new = digest_of_forms([form])
+        if row.declared_digest != new or not row.has_form:
+            changed.append((json.dumps(form), new, row.id))
     if changed:
-        dialect.update_rows(tx, schedules, ("declared_digest",), changed)
+        dialect.update_rows(tx, schedules, ("declared", "declared_digest"), changed)
 
 
 def note(tx: sa.Connection, location: Location, schedule_id: str) -> None:

@@ -116,7 +116,7 @@ def differences(
             )
         elif old is None:
             created.append(schedule)
-        elif fields := tuple(_changes("", old.schedule.to_form(), schedule.to_form())):
+        elif fields := changes(old.schedule.to_form(), schedule.to_form()):
             updated.append(
                 ScheduleChange(name=old.name, version=old.version, origin=old.origin, fields=fields)
             )
@@ -132,6 +132,11 @@ def differences(
         deleted=tuple(sorted(gone)),
         unchanged=tuple(unchanged),
     )
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[FieldChange, ...]:
+    """Returns the fields that differ between two forms of a schedule."""
+    return tuple(_changes("", old, new))
 
 
 def _changes(path: str, old: Any, new: Any) -> Iterator[FieldChange]:

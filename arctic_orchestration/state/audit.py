@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from arctic_orchestration.quantities import iso
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.tables import audit
 
@@ -22,12 +23,20 @@ class Actor:
     """The author of a change.
 
     Attributes:
-        name: the system's user; empty: unknown.
+        name: the system's user, a token's name, or the user that a proxy reports; empty: unknown.
         cluster: the cluster for which the change is made.
+        address: the network address of a request; empty: a command made the change.
+        request_id: the request over the network.
     """
 
     name: str = ""
     cluster: str = ""
+    address: str = ""
+    request_id: str = ""
+
+
+#: No author: a change that is not a person's, as in a simulation, is not recorded.
+NOBODY = Actor()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +50,9 @@ class AuditRecord:
         action: the name of the subcommand: ``retry``, ``queues pause``.
         subject: the name of the changed object.
         details: the other arguments, and the result.
+        before: the object before the change; None: it was created, or is not recorded.
+        after: the object after the change; None: it was deleted, or is not recorded.
+        number: increases with each record.
     """
 
     at: datetime
@@ -49,10 +61,37 @@ class AuditRecord:
     action: str
     subject: str
     details: Mapping[str, Any]
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    number: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the JSON form; its keys do not change."""
+        return {
+            "at": iso(self.at),
+            "actor": self.actor.name,
+            "cluster": self.actor.cluster,
+            "feature": self.feature,
+            "action": self.action,
+            "subject": self.subject,
+            "details": dict(self.details),
+            "before": self.before,
+            "after": self.after,
+            "address": self.actor.address,
+            "request_id": self.actor.request_id,
+        }
 
 
 def record(
-    tx: sa.Connection, actor: Actor, feature: str, action: str, subject: str, **details: Any
+    tx: sa.Connection,
+    actor: Actor,
+    feature: str,
+    action: str,
+    subject: str,
+    *,
+    before: Any = None,
+    after: Any = None,
+    **details: Any,
 ) -> None:
     """Writes a record of a change, and deletes records that are older than :data:`KEEP`.
 
@@ -62,6 +101,8 @@ def record(
         feature: see :class:`AuditRecord`.
         action: see :class:`AuditRecord`.
         subject: see :class:`AuditRecord`.
+        before: the object as a JSON mapping; see :class:`AuditRecord`.
+        after: likewise.
         details: JSON values.
     """
     now = database_time(tx)
@@ -69,7 +110,8 @@ def record(
     tx.execute(
         sa.insert(audit).values(
             at=now, cluster=actor.cluster, actor=actor.name, feature=feature, action=action,
-            subject=subject, details=json.dumps(details),
+            subject=subject, details=json.dumps(details), before=_text(before), after=_text(after),
+            address=actor.address, request_id=actor.request_id,
         )
     )  # fmt: skip
 
@@ -80,22 +122,41 @@ def records(
     feature: str | None = None,
     subject: str | None = None,
     actor: str | None = None,
+    cluster: str | None = None,
+    below: int | None = None,
     limit: int = 50,
 ) -> Sequence[AuditRecord]:
-    """Returns the newest records, newest first: all, or those of a feature, a subject, an actor."""
+    """Returns the newest records, newest first: all, or those of a feature, a subject, an actor.
+
+    ``below`` is the number of a record: only older ones are returned.
+    """
     query = sa.select(audit).order_by(audit.c.id.desc()).limit(limit)
+    if below is not None:
+        query = query.where(audit.c.id < below)
     for column, wanted in ((audit.c.feature, feature), (audit.c.subject, subject),
-                           (audit.c.actor, actor)):  # fmt: skip
+                           (audit.c.actor, actor), (audit.c.cluster, cluster)):  # fmt: skip
         if wanted is not None:
             query = query.where(column == wanted)
     return [
         AuditRecord(
             at=row.at,
-            actor=Actor(name=row.actor, cluster=row.cluster),
+            actor=Actor(
+                name=row.actor,
+                cluster=row.cluster,
+                address=row.address,
+                request_id=row.request_id,
+            ),
             feature=row.feature,
             action=row.action,
             subject=row.subject,
             details=json.loads(row.details),
+            before=json.loads(row.before or "null"),
+            after=json.loads(row.after or "null"),
+            number=row.id,
         )
         for row in tx.execute(query)
     ]
+
+
+def _text(state: Mapping[str, Any] | None) -> str | None:
+    return None if state is None else json.dumps(state)

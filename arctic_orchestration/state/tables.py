@@ -28,10 +28,11 @@ all clusters that share the database.
 ``arctic_queue_levels``      manual levels of queued runs, until a pass has written them
 ``arctic_queue_waits``       the last reported reason of each queued run's wait
 ``arctic_queue_passes``      the last pass of each cluster's run queue, and its error
-``arctic_audit``             manual changes and their authors; histories have the rest
+``arctic_audit``             manual changes and their authors
 ===========================  ===============================================================
 
-Others: ``partition_tables``, ``compaction_tables``, ``consumer_tables``, ``freshness_tables``.
+Others: ``partition_tables``, ``compaction_tables``, ``consumer_tables``, ``freshness_tables``,
+``service_tables``.
 """
 
 import sqlalchemy as sa
@@ -91,7 +92,8 @@ schedules = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.Column("status_at", UtcTime, nullable=False),
-    # Of the code's last declaration; null: it was created manually.
+    # The code's last declaration, as JSON; null: it was created manually.
+    sa.Column("declared", sa.Text),
     sa.Column("declared_digest", sa.Text),
     # Earlier events are not taken. Null: their place in the log decided.
     sa.Column("counts_from", UtcTime),
@@ -186,8 +188,8 @@ jobs = sa.Table(
     sa.Column("schedule_version", sa.Integer, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
-    # Guarantees "one waiting job": the empty text on the job that takes events, a partition on a
-    # job of one partition, null on a job that shares its schedule with others.
+    # Guarantees "one waiting job": empty on the job that takes events, a partition on a job of
+    # one partition, null on a job that shares its schedule with others.
     sa.Column("waiting_for", sa.Text),
     sa.Column("arrivals", sa.Text, nullable=False),
     # The target partition, or the group of upstream partitions, of the job since it was created;
@@ -207,8 +209,7 @@ jobs = sa.Table(
     sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
     sa.Column("requested_at", UtcTime),
     sa.Column("requests", sa.Integer, nullable=False, server_default="0"),
-    # The tick of Dagster's sensor with the request, and the end of its lease, by the database's
-    # time.
+    # The tick of Dagster's sensor with the request; the end of its lease, by the database's time.
     sa.Column("requested_tick", sa.Text),
     sa.Column("request_expires_at", UtcTime),
     sa.Column("run_id", sa.Text),
@@ -393,5 +394,10 @@ audit = sa.Table(
     sa.Column("subject", EscapedText, nullable=False),
     # As JSON.
     sa.Column("details", sa.Text, nullable=False),
+    # The object, as JSON. Below: of a request over the network.
+    sa.Column("before", sa.Text),
+    sa.Column("after", sa.Text),
+    sa.Column("address", sa.Text, nullable=False, server_default=sa.text("''")),
+    sa.Column("request_id", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.Index(None, "at"),
 )

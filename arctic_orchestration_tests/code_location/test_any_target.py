@@ -13,7 +13,7 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 
 from arctic_orchestration import Arctic, Schedule, on
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules import control, job_control
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration_tests.code_location.conftest import Place
@@ -127,7 +127,7 @@ def test_the_run_of_a_canceled_job_is_terminated(place: Place) -> None:
     (request,) = place.tick(defs).run_requests or ()
     with place.database.begin() as tx:
         here = locations.locked(tx, "default", "local")
-        control.cancel_job(tx, here, request.tags["arctic/job"], utc_now())
+        job_control.cancel_job(tx, here, request.tags["arctic/job"], utc_now())
     origin = RemoteJobOrigin(
         RemoteRepositoryOrigin(
             GrpcServerCodeLocationOrigin(host="127.0.0.1", port=1, location_name="local"),

@@ -8,7 +8,7 @@ import pytest
 
 from arctic_orchestration import Arctic, Schedule, on, only
 from arctic_orchestration.errors import InvalidDefinition
-from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules import job_control
 from arctic_orchestration.schedules.dagster import dispatcher
 from arctic_orchestration.schedules.dagster.inventory import inventory_of
 from arctic_orchestration.schedules.dagster.run_requests import RunRequests
@@ -171,7 +171,7 @@ def test_a_job_that_a_person_cancels_is_observed(place: Place, clock: Clock) -> 
     assert len(_observed(place, location)) == 1
     ((job_id,),) = place.rows(jobs, "id")
     with place.database.begin() as tx:
-        control.cancel_job(tx, location_by_name(tx, "default", "local"), job_id, clock())
+        job_control.cancel_job(tx, location_by_name(tx, "default", "local"), job_id, clock())
     clock.second = 30
     (canceled,) = _observed(place, location).values()
     assert canceled["state"].startswith("nothing new; the last job discarded: ")

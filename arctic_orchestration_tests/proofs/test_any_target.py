@@ -12,7 +12,7 @@ from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
 from arctic_orchestration import Schedule, on
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules import control, job_control
 from arctic_orchestration.schedules import location as located
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.state.database import Database
@@ -89,7 +89,7 @@ class Lake:
         with self.database.begin() as tx:
             here = located.locked(tx, "default", HERE)
             for id in tx.execute(sa.select(jobs.c.id)).scalars().all():
-                control.cancel_job(tx, here, id, utc_now())
+                job_control.cancel_job(tx, here, id, utc_now())
 
     def finished_runs(self) -> int:
         return sum(run.is_finished for run in self.instance.get_runs())

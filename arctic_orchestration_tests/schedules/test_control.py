@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidDefinition, NotFound, TransitionRefused
-from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules import control, job_control
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.location import Location
@@ -221,12 +221,12 @@ def test_after_a_delete_one_more_arrival_starts_nothing(world: MakeWorld) -> Non
 
 def launch(world: World, job_id: str, seconds: float) -> Any:
     with changing(world) as (tx, _, place):
-        return control.launch_job(tx, place, job_id, at(seconds))
+        return job_control.launch_job(tx, place, job_id, at(seconds))
 
 
 def cancel(world: World, job_id: str, seconds: float) -> Any:
     with changing(world) as (tx, _, place):
-        return control.cancel_job(tx, place, job_id, at(seconds))
+        return job_control.cancel_job(tx, place, job_id, at(seconds))
 
 
 def test_a_job_launched_manually_goes_past_its_delay(world: MakeWorld) -> None:

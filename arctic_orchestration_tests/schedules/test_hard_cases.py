@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules import control, job_control
 from arctic_orchestration.schedules import engine as engines
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.facts import Surroundings
@@ -312,7 +312,7 @@ def test_a_job_canceled_by_a_person_is_news(world: MakeWorld) -> None:
     here.tick(1)
     (job,) = rows(here, tables.jobs)
     with here.database.begin() as tx:
-        control.cancel_job(tx, locked(tx, "default", "here"), job["id"], at(2))
+        job_control.cancel_job(tx, locked(tx, "default", "here"), job["id"], at(2))
     assert [r["event"] for r in rows(here, tables.notices)] == ["job_discarded"]
 
 

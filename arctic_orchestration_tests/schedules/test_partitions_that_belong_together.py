@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from arctic_orchestration import on, only
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.event_log.event import Event, EventKind
-from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules import control, job_control
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.declared_assets import DeclaredAsset
 from arctic_orchestration.schedules.schedule import Schedule
@@ -334,7 +334,7 @@ def test_what_is_kept_for_all_partitions_is_never_launched(lake: MakeWorld) -> N
         location = locations.locked(tx, "default", "here")
         (pool,) = tx.execute(sa.select(jobs.c.id)).scalars()
         with pytest.raises(TransitionRefused, match="is never launched: it keeps what concerns"):
-            control.launch_job(tx, location, pool, at(2 * DAY))
+            job_control.launch_job(tx, location, pool, at(2 * DAY))
         control.enable(tx, here.engine.store, location, "daily", at(2 * DAY))
     here.feed.arrive("raw/days", "2026-01-01")
     here.tick(2 * DAY + 1)

@@ -17,6 +17,7 @@ from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state.audit import Actor
 from arctic_orchestration.state.consumer_tables import (
     consumer_leases,
     consumer_partitions,
@@ -74,7 +75,7 @@ def plant_jobs(database: Database) -> None:
         # What the code declares as suspended was never enabled; it is now suspended manually.
         place = locations.locked(tx, "default", "here")
         control.enable(tx, ScheduleStore(), place, "stopped", at(1))
-        control.suspend(tx, ScheduleStore(), place, "stopped", at(2), actor="ada")
+        control.suspend(tx, ScheduleStore(), place, "stopped", at(2), actor=Actor(name="ada"))
     world.feed.arrive("raw/a", "monday")
     for second in (10, 11, 12):
         world.tick_without_submitting(second)

@@ -13,16 +13,16 @@ import sqlalchemy as sa
 import typer
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.console.actor import person
+from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.display import confirm, console, print_json
 from arctic_orchestration.console.state import JsonOption, LocationOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput, TransitionRefused
 from arctic_orchestration.schedules import control
-from arctic_orchestration.schedules.cli.catch_up import changing
-from arctic_orchestration.schedules.cli.context import State, opened
+from arctic_orchestration.schedules.cli.context import changing, opened
 from arctic_orchestration.schedules.definition_warnings import cautions
 from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.location_state import State
 from arctic_orchestration.schedules.lookup import schedule_by_name
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_diff import ABSENT, Difference, FieldChange
@@ -160,7 +160,13 @@ def _apply(
         now = utc_now()
         with changing(state, now) as change:
             done = control.apply(
-                change.tx, state.store, change.place, wanted, now, prune=prune, actor=person()
+                change.tx,
+                state.store,
+                change.place,
+                wanted,
+                now,
+                prune=prune,
+                actor=actor(state.cluster),
             )
             new = [schedule.name for schedule in done.created]
             change.counts_from_now([*new, *(updated.name for updated in done.updated)])

@@ -12,7 +12,8 @@ from arctic_orchestration.console.terminal import escape, json_text
 from arctic_orchestration.event_log.event import Event
 from arctic_orchestration.quantities import format_bytes
 from arctic_orchestration.schedules.cli import unmatched_events
-from arctic_orchestration.schedules.cli.context import State, opened
+from arctic_orchestration.schedules.cli.context import opened
+from arctic_orchestration.schedules.location_state import State
 from arctic_orchestration.schedules.views.listing import ListedEvent, list_events
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state import unreadable_events

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 import typer
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.console.actor import person
+from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.display import (
     Rows,
     colored,
@@ -20,7 +20,7 @@ from arctic_orchestration.console.display import (
 from arctic_orchestration.console.state import JsonOption, LocationOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput, NotFound
-from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules import job_control
 from arctic_orchestration.schedules.cli.context import opened
 from arctic_orchestration.schedules.cli.events import print_events
 from arctic_orchestration.schedules.cli.explanation import print_explanation, print_history
@@ -156,8 +156,8 @@ def explain_(
 def launch(id: IdArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
     """Launch a waiting job; only concurrency still holds it."""
     with opened(location) as state, state.change() as (tx, place):
-        job = control.launch_job(
-            tx, place, job_by_id_part(tx, place, id), utc_now(), actor=person()
+        job = job_control.launch_job(
+            tx, place, job_by_id_part(tx, place, id), utc_now(), actor=actor(state.cluster)
         )
         schedule = _schedule_of(tx, job)
     if as_json:
@@ -173,8 +173,8 @@ def cancel(id: IdArgument, location: LocationOption = None, as_json: JsonOption 
     If the job has a run, terminate the run in Dagster.
     """
     with opened(location) as state, state.change() as (tx, place):
-        job = control.cancel_job(
-            tx, place, job_by_id_part(tx, place, id), utc_now(), actor=person()
+        job = job_control.cancel_job(
+            tx, place, job_by_id_part(tx, place, id), utc_now(), actor=actor(state.cluster)
         )
         schedule = _schedule_of(tx, job)
     if as_json:

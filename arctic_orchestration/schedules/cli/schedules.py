@@ -8,7 +8,7 @@ import typer
 import yaml
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.console.actor import person
+from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.display import (
     Rows,
     colored,
@@ -24,8 +24,7 @@ from arctic_orchestration.console.terminal import escape, visible
 from arctic_orchestration.quantities import format_duration, iso
 from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.cli import apply, target_partitions, why_not
-from arctic_orchestration.schedules.cli.catch_up import changing
-from arctic_orchestration.schedules.cli.context import opened
+from arctic_orchestration.schedules.cli.context import changing, opened
 from arctic_orchestration.schedules.lookup import schedule_by_name
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_history import history_of
@@ -142,7 +141,9 @@ def enable(
     now = utc_now()
     with opened(location) as state, changing(state, now) as change:
         changed = {
-            name: control.enable(change.tx, state.store, change.place, name, now, actor=person())
+            name: control.enable(
+                change.tx, state.store, change.place, name, now, actor=actor(state.cluster)
+            )
             for name in dict.fromkeys(names)
         }
         change.counts_from_now([name for name, is_changed in changed.items() if is_changed])
@@ -157,7 +158,9 @@ def suspend(
     now = utc_now()
     with opened(location) as state, changing(state, now, ticks=True) as change:
         changed = {
-            name: control.suspend(change.tx, state.store, change.place, name, now, actor=person())
+            name: control.suspend(
+                change.tx, state.store, change.place, name, now, actor=actor(state.cluster)
+            )
             for name in dict.fromkeys(names)
         }
     _print_changed(changed, "suspended", as_json=as_json)
@@ -185,7 +188,7 @@ def delete(
         confirm(f"Delete {', '.join(names)} with all jobs?", yes=yes, as_json=as_json)
         with state.change() as (tx, place):
             for name in names:
-                control.delete(tx, state.store, place, name, utc_now(), actor=person())
+                control.delete(tx, state.store, place, name, utc_now(), actor=actor(state.cluster))
     if as_json:
         print_json({"deleted": names})
     else:

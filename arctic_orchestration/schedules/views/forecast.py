@@ -1,7 +1,7 @@
 """Predicts what time alone will do: the next ticks of schedules and checks of waiting jobs."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -13,7 +13,9 @@ import sqlalchemy as sa
 from arctic_orchestration.quantities import iso
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.triggers.cron import Cron
 from arctic_orchestration.schedules.views.texts import one_line
+from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import is_waiting, jobs, timers
 
 
@@ -68,18 +70,64 @@ def upcoming(
         for schedule in store.in_location(tx, location.id)
         if name is None or schedule.name == name
     }
-    streams = [*_ticks(tx, location, stored), iter(_looks(tx, location, stored))]
+    ticks = [stream for _, stream in _ticks(tx, location, stored)]
+    streams = [*ticks, iter(_looks(tx, location, stored))]
     merged = heapq.merge(*streams, key=lambda moment: (moment.at, moment.schedule))
     return list(islice(merged, count))
 
 
+def next_ticks(
+    tx: sa.Connection, location: Location, of: Sequence[StoredSchedule], count: int
+) -> dict[str, list[datetime]]:
+    """Returns the next ``count`` ticks of some schedules of a location, by schedule name."""
+    stored = {schedule.id: schedule for schedule in of}
+    streams: dict[str, list[Iterator[Upcoming]]] = {schedule.name: [] for schedule in of}
+    for name, stream in _ticks(tx, location, stored):
+        streams[name].append(stream)
+    return {
+        name: list(islice(_once(heapq.merge(*some, key=lambda tick: tick.at)), count))
+        for name, some in streams.items()
+    }
+
+
+def previous_ticks(
+    stored: StoredSchedule, since: datetime, now: datetime, count: int
+) -> list[datetime]:
+    """Returns the last ``count`` ticks of a schedule's cron expressions since a moment.
+
+    The newest is first. They are those of the clock, whether or not the schedule was enabled. A
+    timer that restarts at each launch has none: they depend on the launches.
+    """
+    ticks: set[datetime] = set()
+    for leaf in stored.leaves:
+        if isinstance(leaf, Cron):
+            catching_up = {"catch_up": "all", "catch_up_limit": count, "grace": None}
+            every = leaf.model_copy(update=catching_up)
+            ticks.update(every.ticks_due(since, now, stored.name).deliver)
+    return sorted(ticks, reverse=True)[:count]
+
+
+def _once(ticks: Iterator[Upcoming]) -> Iterator[datetime]:
+    """Yields the moments of ordered ticks, each once."""
+    last = None
+    for tick in ticks:
+        if tick.at != last:
+            last = tick.at
+            yield tick.at
+
+
 def _ticks(
     tx: sa.Connection, location: Location, stored: dict[str, StoredSchedule]
-) -> list[Iterator[Upcoming]]:
+) -> list[tuple[str, Iterator[Upcoming]]]:
+    """Returns the name of the schedule and the ticks of each timer."""
     query = sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at)
-    rows = tx.execute(query.where(timers.c.location_id == location.id)).all()
+    mine = dialect.among(tx, timers.c.schedule_id, list(stored))
+    rows = tx.execute(query.where(timers.c.location_id == location.id, mine)).all()
     return [
-        _ticks_of(stored[row.schedule_id], row.leaf, row.due_at)
+        (
+            stored[row.schedule_id].name,
+            _ticks_of(stored[row.schedule_id], row.leaf, row.due_at),
+        )
         for row in rows
         if row.schedule_id in stored and row.leaf < len(stored[row.schedule_id].leaves)
     ]

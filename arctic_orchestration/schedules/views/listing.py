@@ -137,16 +137,17 @@ def _page(
 ) -> tuple[list[ScheduleRow], bool]:
     """Returns the rows of a page, and whether another page follows."""
     columns = [schedules.c[name] for name in ScheduleRow.__slots__]
-    if wanted.reads_forms:
+    if wanted.reads_rows:
         columns.append(schedules.c.spec)
     query = sa.select(*columns).where(*wanted.conditions(location)).order_by(schedules.c.name)
     found: list[ScheduleRow] = []
     while True:
         # The page size, or a batch of schedules whose form must be read.
-        batch = max(limit + 1, _READ_AT_ONCE) if wanted.reads_forms else limit + 1
+        batch = max(limit + 1, _READ_AT_ONCE) if wanted.reads_rows else limit + 1
         rows = tx.execute(query.where(schedules.c.name > after).limit(batch)).mappings().all()
         for row in rows:
-            if wanted.reads_forms and not wanted.admits(json.loads(row["spec"])):
+            form = json.loads(row["spec"]) if wanted.reads_rows else {}
+            if wanted.reads_rows and not wanted.admits(row["name"], form, location):
                 continue
             if len(found) == limit:
                 return found, True
@@ -191,12 +192,13 @@ def list_jobs(
     schedule_id: str | None = None,
     states: Sequence[JobState] = (),
     partition: str | None = None,
+    where: Sequence[sa.ColumnElement[bool]] = (),
     limit: int = 20,
 ) -> list[ListedJob]:
     """Returns the newest jobs of a location, newest first.
 
     Optionally only of a schedule, in some states, or for a target partition; this includes ranges
-    that begin or end with it.
+    that begin or end with it. ``where`` has further conditions on jobs and their schedules.
     """
     query = (
         sa.select(jobs, schedules.c.name.label("schedule_name"))
@@ -212,6 +214,7 @@ def list_jobs(
         query = query.where(sa.or_(*(column == partition for column in of_partition)))
     if states:
         query = query.where(jobs.c.state.in_([state.value for state in states]))
+    query = query.where(*where)
     found = []
     for row in tx.execute(query).mappings():
         values = dict(row)

@@ -1,16 +1,19 @@
-"""Filters lists of schedules: by status, target, kind of trigger, or what they listen to."""
+"""Filters lists of schedules: by name, status, target, kind of trigger, or what they listen to."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.event_log.event import EventKey, RunStatus
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.event_log.event import Event, EventKey, RunStatus
 from arctic_orchestration.schedules import triggers
 from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStatus
 from arctic_orchestration.state.tables import schedule_keys, schedules
 
@@ -26,6 +29,15 @@ class ScheduleFilter:
     trigger: str | None = None
     #: an asset whose arrivals or runs it takes, or a job of its location whose runs it takes
     listens_to: str | None = None
+    #: a glob on the name
+    name: str | None = None
+    #: events of which its trigger takes at least one
+    events: Sequence[Event] | None = None
+    #: suspended since a moment of this half-open span; one that was never enabled is not
+    suspended_from: datetime | None = None
+    suspended_until: datetime | None = None
+    #: which names the caller may see
+    is_visible: Callable[[str], bool] | None = None
 
     def __post_init__(self) -> None:
         statuses = [status.value for status in ScheduleStatus]
@@ -35,9 +47,10 @@ class ScheduleFilter:
             raise InvalidInput("--trigger", self.trigger, f"one of {', '.join(triggers.KINDS)}")
 
     @property
-    def reads_forms(self) -> bool:
-        """Whether :meth:`admits` must check the forms, too."""
-        return self.target is not None or self.trigger is not None
+    def reads_rows(self) -> bool:
+        """Whether :meth:`admits` must check the rows of the database, too."""
+        in_code = (self.target, self.trigger, self.name, self.events, self.is_visible)
+        return any(condition is not None for condition in in_code)
 
     def conditions(self, location: Location) -> list[sa.ColumnElement[bool]]:
         """Returns the conditions for the database; for target and trigger only the word."""
@@ -50,21 +63,55 @@ class ScheduleFilter:
             if word is not None
         )
         if self.listens_to is not None:
-            heard = sa.exists().where(
-                schedule_keys.c.location_id == location.id,
-                schedule_keys.c.event_key.in_(_keys(location.name, self.listens_to)),
-                schedule_keys.c.schedule_id == schedules.c.id,
-            )
-            here.append(heard)
+            here.append(_hears(location, _keys(location.name, self.listens_to)))
+        if self.events is not None:
+            here.append(_hears(location, [key for event in self.events for key in event.keys]))
+        suspended = self.suspended_from is not None or self.suspended_until is not None
+        if suspended:
+            here.append(schedules.c.status == ScheduleStatus.SUSPENDED.value)
+            here.append(schedules.c.status_at > schedules.c.created_at)
+        if self.suspended_from is not None:
+            here.append(schedules.c.status_at >= self.suspended_from)
+        if self.suspended_until is not None:
+            here.append(schedules.c.status_at < self.suspended_until)
         return here
 
-    def admits(self, form: Mapping[str, Any]) -> bool:
-        """Returns whether target and trigger of a stored form match the filter."""
+    def admits(self, name: str, form: Mapping[str, Any], location: Location) -> bool:
+        """Returns whether the name, target and trigger of a stored form match the filter."""
+        if self.is_visible is not None and not self.is_visible(name):
+            return False
+        if self.name is not None and not fnmatchcase(name, self.name):
+            return False
+        if self.events is not None and not _takes(form, self.events, location):
+            return False
         target = form.get("target", {})
         targets = (target.get("job"), *target.get("assets", ()))
         if self.target is not None and self.target not in targets:
             return False
         return self.trigger is None or self.trigger in _kinds(form.get("trigger"))
+
+
+def _hears(location: Location, keys: Sequence[str]) -> sa.ColumnElement[bool]:
+    return sa.exists().where(
+        schedule_keys.c.location_id == location.id,
+        schedule_keys.c.event_key.in_(keys),
+        schedule_keys.c.schedule_id == schedules.c.id,
+    )
+
+
+def _takes(form: Mapping[str, Any], events: Sequence[Event], location: Location) -> bool:
+    """Returns whether a leaf of a stored form takes one of some events."""
+    try:
+        leaves = Schedule.stored(form).trigger.leaves
+    except InvalidDefinition:
+        # Written by another version of the package: it takes no events here.
+        return False
+    return any(
+        leaf.takes(event)
+        for leaf in leaves
+        for event in events
+        if set(event.keys) & set(leaf.keys(location.name))
+    )
 
 
 def _keys(location: str, name: str) -> Sequence[str]:

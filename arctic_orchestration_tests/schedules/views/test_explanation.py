@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
 from arctic_orchestration.event_log.event import RunStatus
-from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules import control, job_control
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.lookup import job_by_id_part, location_by_name
@@ -191,7 +191,7 @@ def test_a_manually_launched_job_has_that_reason(world: MakeWorld) -> None:
     here.tick(1)
     (job_id,) = job_ids(here)
     with here.database.begin() as tx:
-        control.launch_job(tx, locations.locked(tx, "default", "here"), job_id, at(2))
+        job_control.launch_job(tx, locations.locked(tx, "default", "here"), job_id, at(2))
     here.tick(3)
     found = of_job(here, job_id, 4)
     assert found.trigger is not None

@@ -1,12 +1,12 @@
-"""Changes schedules so that they count from the moment of the command, not from the next tick.
+"""Changes schedules so that they count from the moment of the change, not from the next tick.
 
-Before the change, the command reads Dagster's event log to its end, as the dispatcher would:
-arrivals before the command count for the old schedules. If there is no log to read, the moments of
-events decide, and the command says so.
+Before a manual change, Dagster's event log is read to its end, as the dispatcher would: arrivals
+before the change count for the old schedules. If there is no log to read, the moments of events
+decide, and the caller gets a note.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.schedules import event_intake
-from arctic_orchestration.schedules.cli.context import State
 from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.location_state import State
 
 if TYPE_CHECKING:
     from arctic_orchestration.event_log.dagster_log import DagsterLog
@@ -32,7 +31,7 @@ class Change:
     place: Location
     state: State
     now: datetime
-    #: whether all events from before the command were read
+    #: whether all events from before the change were read
     caught_up: bool
 
     def counts_from_now(self, names: Sequence[str]) -> None:
@@ -42,12 +41,15 @@ class Change:
 
 
 @contextmanager
-def changing(state: State, now: datetime, *, ticks: bool = False) -> Iterator[Change]:
+def changing(
+    state: State, now: datetime, *, note: Callable[[str], None], ticks: bool = False
+) -> Iterator[Change]:
     """Begins the transaction of a change, after reading the log to its end.
 
     Args:
         state: the location.
-        now: the moment of the command.
+        now: the moment of the change.
+        note: takes a sentence for people if the log cannot be read.
         ticks: whether due ticks of time count, too, for the old schedules.
     """
     unwanted: list[str] = []
@@ -67,8 +69,7 @@ def changing(state: State, now: datetime, *, ticks: bool = False) -> Iterator[Ch
             with suppress(Exception):
                 instance.run_coordinator.cancel_run(run_id)
     if problem is not None and place.position is not None:
-        text = f"Dagster's event log cannot be read here ({problem}): events count by their moments"
-        Console(stderr=True, highlight=False).print(f"[yellow]note:[/] {escape(text)}")
+        note(f"Dagster's event log cannot be read here ({problem}): events count by their moments")
 
 
 @contextmanager

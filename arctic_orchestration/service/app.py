@@ -1,0 +1,118 @@
+"""The application: its routes, errors and OpenAPI."""
+
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute, iter_route_contexts
+
+from arctic_orchestration.service import (
+    audit,
+    health,
+    job_actions,
+    jobs,
+    locations,
+    parameters,
+    problems,
+    schedule_actions,
+    schedule_files,
+    schedules,
+    ticks,
+)
+from arctic_orchestration.service.access import AccessRules, Known, Needs, Open
+from arctic_orchestration.service.guard import Guard
+from arctic_orchestration.service.service import Service
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+
+API = "/api/v1"
+#: The dependencies of which each route has one.
+DECLARATIONS = (Needs, Known, Open)
+#: The routers below ``/api/v1``; a room with a resource adds its router.
+ROUTERS: tuple[APIRouter, ...] = (
+    schedules.router,
+    schedule_actions.router,
+    schedule_files.router,
+    ticks.router,
+    jobs.router,
+    job_actions.router,
+    locations.router,
+    audit.router,
+)
+_DESCRIPTION = """\
+Schedules and jobs of arctic_orchestration: what waits, why, and until when.
+
+Errors are `application/problem+json` (RFC 9457) and name every invalid field with its value and
+what was expected. What can be changed has an `ETag`; send it as `If-Match`. Lists have a
+`next_cursor`.
+"""
+
+
+def create_app(settings: Settings, database: Database, rules: AccessRules) -> FastAPI:
+    """Returns the application; it opens no connection before its first request.
+
+    Args:
+        settings: names the cluster.
+        database: the state database; the caller closes it.
+        rules: who may call.
+
+    Errors:
+        RuntimeError: a route declares no scope.
+    """
+    app = FastAPI(
+        title="arctic_orchestration",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+    )
+    app.state.service = Service(settings=settings, database=database, rules=rules)
+    app.add_middleware(Guard, loopback=rules.loopback)
+    problems.install(app)
+    checked: dict[str, Any] = {
+        "dependencies": [parameters.KNOWN],
+        "responses": problems.RESPONSES,
+    }
+    app.include_router(health.router, **checked)
+    for router in ROUTERS:
+        app.include_router(router, prefix=API, **checked)
+    undeclared = without_scope(app)
+    if undeclared:
+        raise RuntimeError(f"routes without a declared scope: {', '.join(undeclared)}")
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def without_scope(app: FastAPI) -> list[str]:
+    """Returns the paths that declare neither a scope nor that they need none.
+
+    What is no route of FastAPI, such as a mounted application, cannot declare one.
+    """
+    return [
+        str(context.path)
+        for context in iter_route_contexts(app.routes)
+        if not isinstance(context.original_route, APIRoute)
+        or not any(isinstance(one.call, DECLARATIONS) for one in context.dependant.dependencies)
+    ]
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title,
+            version="1",
+            description=_DESCRIPTION,
+            routes=app.routes,
+            separate_input_output_schemas=False,
+        )
+        components = document.setdefault("components", {})
+        named = components.setdefault("schemas", {})
+        for model in (problems.Problem, problems.InvalidValue):
+            schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            schema.pop("$defs", None)
+            named[model.__name__] = schema
+        named.update(schedules.input_schemas())
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}, {}]
+        app.openapi_schema = document
+    return app.openapi_schema

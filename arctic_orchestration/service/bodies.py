@@ -1,0 +1,89 @@
+"""Bodies of requests: limited in size and time, strict JSON or YAML."""
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from arctic_orchestration.errors import InvalidInput, RequestRefused
+from arctic_orchestration.yaml_file import load
+
+MOST_BYTES = 10_000_000
+#: how long a body may take to arrive
+LONGEST_SECONDS = 60.0
+_JSON = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECASE)
+_YAML = re.compile(r"application/(x-)?yaml", re.IGNORECASE)
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+class Body:
+    """The dependency of a route that takes a body; gives its text.
+
+    Args:
+        most_bytes: a larger body is refused.
+        yaml: whether YAML is accepted beside JSON.
+    """
+
+    def __init__(self, *, most_bytes: int = MOST_BYTES, yaml: bool = False) -> None:
+        self.most_bytes = most_bytes
+        self.yaml = yaml
+
+    async def __call__(self, request: Request) -> str:
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip()
+        accepted = _JSON.fullmatch(media_type) or (self.yaml and _YAML.fullmatch(media_type))
+        if not accepted:
+            expected = "application/json" + (" or application/yaml" if self.yaml else "")
+            raise RequestRefused(415, f"Content-Type: got {media_type!r}, expected {expected}")
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(LONGEST_SECONDS):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > self.most_bytes:
+                        raise RequestRefused(413, f"The body has more than {self.most_bytes} bytes")
+                    parts.append(part)
+        except TimeoutError:
+            raise RequestRefused(408, f"The body took more than {LONGEST_SECONDS:.0f} s")
+        try:
+            return b"".join(parts).decode()
+        except UnicodeDecodeError as error:
+            raise RequestRefused(400, f"The body is not UTF-8: byte {error.start}")
+
+
+def parse(text: str, *, name: str = "body.json") -> object:
+    """Returns the document of a body; a name that ends in ``.json`` excludes YAML.
+
+    Errors:
+        RequestRefused: 400; malformed, a key twice, too deep, or text that no database can hold.
+    """
+    try:
+        document = load(text, name=name)
+        json.dumps(document, allow_nan=False)
+    except InvalidInput as error:
+        raise RequestRefused(400, str(error), problems=[error])
+    except (TypeError, ValueError):
+        raise RequestRefused(400, "The body has a number or key that JSON has not, such as NaN")
+    # Lone halves of surrogate pairs and NUL come in as escapes.
+    if _UNSTORABLE.search(json.dumps(document, ensure_ascii=False)) or "\\u0000" in text:
+        raise RequestRefused(400, "The body has text with character 0 or half a surrogate pair")
+    return document
+
+
+async def _mapping(text: Annotated[str, Depends(Body())]) -> dict[str, Any]:
+    document = parse(text)
+    if not isinstance(document, Mapping):
+        problem = InvalidInput("body", document, "a JSON object")
+        raise RequestRefused(422, str(problem), problems=[problem])
+    return dict(document)
+
+
+JsonObject = Annotated[dict[str, Any], Depends(_mapping)]
+
+
+def body_schema(schema: Mapping[str, Any], *media_types: str) -> dict[str, Any]:
+    """Returns what OpenAPI says of a route whose body is read by :class:`Body`."""
+    content = {name: {"schema": dict(schema)} for name in media_types or ("application/json",)}
+    return {"requestBody": {"required": True, "content": content}}

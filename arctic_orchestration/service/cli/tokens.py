@@ -1,0 +1,102 @@
+"""``arctic tokens``: who may call the REST API, and for what."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.console.actor import actor
+from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
+from arctic_orchestration.console.state import JsonOption, state_database
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.quantities import parse_duration
+from arctic_orchestration.service import tokens
+from arctic_orchestration.service.scopes import parse_scopes
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+
+app = typer.Typer(no_args_is_help=True)
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The token's name.")]
+
+
+@app.command()
+def create(
+    name: NameArgument,
+    scope: Annotated[
+        list[str],
+        typer.Option(
+            help="ROOM:VERB, such as schedules:write or *:read; limited as in "
+            "jobs:write@location=lake,schedule=raw_*. Repeatable."
+        ),
+    ],
+    expires: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="After this, such as 90d.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a token and print it, once.
+
+    Only its hash is stored.
+    """
+    scopes = parse_scopes(scope)
+    try:
+        lifetime = parse_duration(expires) if expires is not None else None
+    except ValueError as error:
+        raise InvalidInput("--expires", expires, str(error))
+    with _opened() as (settings, database), database.begin() as tx:
+        text = tokens.create(tx, actor(settings.cluster), name, scopes, lifetime)
+    if as_json:
+        print_json({"name": name, "token": text})
+    else:
+        console().print(text, markup=False, soft_wrap=True)
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """List tokens, with their scopes and last use."""
+    now = utc_now()
+    with _opened() as (settings, database), database.read() as tx:
+        found = tokens.every(tx, settings.cluster)
+    if as_json:
+        print_json({"tokens": [token.to_json(now) for token in found]})
+        return
+    shown = Rows(
+        f"{counted(len(found), 'token')} of cluster {escape(settings.cluster)}",
+        *("token", "status", "scopes", "made by", "made", "expires", "last use"),
+        text="scopes",
+    )
+    for token in found:
+        shown.add(
+            escape(token.name),
+            token.status(now),
+            escape(" ".join(token.scopes)),
+            escape(token.created_by),
+            moment(token.created_at),
+            moment(token.expires_at),
+            moment(token.used_at),
+        )
+    shown.print()
+
+
+@app.command()
+def revoke(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Revoke a token, at once."""
+    with _opened() as (settings, database), database.begin() as tx:
+        tokens.revoke(tx, actor(settings.cluster), name)
+    if as_json:
+        print_json({"revoked": name})
+    else:
+        console().print(f"revoked {escape(name)}")
+
+
+@contextmanager
+def _opened() -> Iterator[tuple[Settings, Database]]:
+    settings = Settings.from_environment()
+    database = state_database(settings, made_by="the dispatcher")
+    try:
+        yield settings, database
+    finally:
+        database.close()

@@ -1,0 +1,120 @@
+"""The filters of lists of jobs, and their pages over several locations."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import Query
+
+from arctic_orchestration.schedules.jobs import JobState
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.views import listing
+from arctic_orchestration.schedules.views.listing import ListedJob, parse_states
+from arctic_orchestration.service import paging
+from arctic_orchestration.service.access import Caller
+from arctic_orchestration.service.parameters import Text, moment
+from arctic_orchestration.state.tables import jobs, schedules
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFilter:
+    """The filters of a list of jobs."""
+
+    schedule: str | None = None
+    states: Sequence[JobState] = ()
+    partition: str | None = None
+    text: str | None = None
+    held_by: str | None = None
+
+    def conditions(self) -> list[sa.ColumnElement[bool]]:
+        """Returns the conditions that are not those of :func:`~.listing.list_jobs`."""
+        found: list[sa.ColumnElement[bool]] = []
+        if self.schedule is not None:
+            found.append(schedules.c.name == self.schedule)
+        if self.held_by is not None:
+            found.append(jobs.c.held_by == self.held_by)
+        if self.text is not None:
+            columns = (schedules.c.name, jobs.c.reason, jobs.c.run_id, jobs.c.id)
+            found.append(
+                sa.or_(*(column.icontains(self.text, autoescape=True) for column in columns))
+            )
+        return found
+
+
+def job_filter(
+    schedule: Annotated[Text, Query(description="Only of the schedule with this name.")] = None,
+    state: Annotated[
+        list[str] | None,
+        Query(description="Only in this state, or: waiting, active, ended; repeatable."),
+    ] = None,
+    partition: Annotated[Text, Query(description="Only for this target partition.")] = None,
+    text: Annotated[
+        Text, Query(description="In the schedule's name, the reason, the run's or the job's id.")
+    ] = None,
+    held_by: Annotated[Text, Query(description="Only held by this resource.")] = None,
+) -> JobFilter:
+    """Reads the filters of a request."""
+    return JobFilter(
+        schedule=schedule,
+        states=parse_states(state or []),
+        partition=partition,
+        text=text,
+        held_by=held_by,
+    )
+
+
+def page_of_jobs(
+    tx: sa.Connection,
+    caller: Caller,
+    places: Sequence[Location],
+    filters: JobFilter,
+    cursor: str | None,
+    limit: int,
+) -> tuple[list[tuple[Location, ListedJob]], str | None]:
+    """Returns a page of the jobs that a caller may see, and the cursor of the next page."""
+    begin = paging.values(cursor, str, str)
+    after = (moment(begin[0], field="cursor"), str(begin[1])) if begin is not None else None
+    found: list[tuple[Location, ListedJob]] = []
+    while True:
+        read = _read(tx, places, filters, after, limit + 1)
+        for place, listed in read:
+            if not caller.admits(location=place.name, schedule=listed.schedule):
+                continue
+            if len(found) == limit:
+                last = found[-1][1].job
+                return found, paging.cursor(last.created_at.isoformat(), last.id)
+            found.append((place, listed))
+        if len(read) <= limit:
+            return found, None
+        after = (read[-1][1].job.created_at, read[-1][1].job.id)
+
+
+def _read(
+    tx: sa.Connection,
+    places: Sequence[Location],
+    filters: JobFilter,
+    after: tuple[datetime, str] | None,
+    limit: int,
+) -> list[tuple[Location, ListedJob]]:
+    """Returns the newest jobs of some locations that are older than ``after``."""
+    where = filters.conditions()
+    if after is not None:
+        at, id = after
+        older = (jobs.c.created_at == at) & (jobs.c.id < id)
+        where.append((jobs.c.created_at < at) | older)
+    found = [
+        (place, listed)
+        for place in places
+        for listed in listing.list_jobs(
+            tx,
+            place,
+            states=filters.states,
+            partition=filters.partition,
+            where=where,
+            limit=limit,
+        )
+    ]
+    found.sort(key=lambda one: (one[1].job.created_at, one[1].job.id), reverse=True)
+    return found[:limit]

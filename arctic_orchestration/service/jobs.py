@@ -1,0 +1,154 @@
+"""``/jobs``: firings of schedules on their way to runs, and why they wait."""
+
+import json
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Response
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.schedules import job_control
+from arctic_orchestration.schedules.jobs import Job
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.views.explanation import Explanation, explain, job_json
+from arctic_orchestration.schedules.views.listing import events_of_job
+from arctic_orchestration.service import documents, parameters
+from arctic_orchestration.service.access import Caller, JobsReader, JobsWriter
+from arctic_orchestration.service.job_lists import JobFilter, job_filter, page_of_jobs
+from arctic_orchestration.service.paging import Cursor, Limit
+from arctic_orchestration.service.parameters import HAS_ETAG
+from arctic_orchestration.service.service import Service, ServiceOfApp
+
+router = APIRouter(tags=["jobs"])
+
+
+@router.get("/jobs")
+def list_jobs(
+    service: ServiceOfApp,
+    caller: JobsReader,
+    filters: Annotated[JobFilter, Depends(job_filter)],
+    location: parameters.SomeLocation = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> documents.JobPage:
+    """List jobs, newest first."""
+    with service.database.read() as tx:
+        places = service.places(tx, caller, location)
+        found, following = page_of_jobs(tx, caller, places, filters, cursor, limit)
+    listed = [{"location": place.name, **job_json(one.job, one.schedule)} for place, one in found]
+    return documents.JobPage.model_validate({"jobs": listed, "next_cursor": following})
+
+
+@router.get("/jobs/{id}", responses={200: HAS_ETAG})
+def show_job(
+    service: ServiceOfApp, caller: JobsReader, id: parameters.JobId, response: Response
+) -> documents.JobDetails:
+    """Show a job: its events, its launch and its history."""
+    with service.database.read() as tx:
+        place, explained, job = _explained(service, tx, caller, id)
+        events = events_of_job(tx, job)
+    response.headers["ETag"] = etag(job)
+    return documents.JobDetails.model_validate(
+        {
+            "job": {"location": place.name, **job_json(job, explained.schedule.name)},
+            "launch": json.loads(job.launch) if job.launch else None,
+            "events": [event.to_json() for event in events],
+            "history": [move.to_json() for move in explained.history],
+        }
+    )
+
+
+@router.get("/jobs/{id}/history")
+def job_history(
+    service: ServiceOfApp, caller: JobsReader, id: parameters.JobId
+) -> documents.JobHistory:
+    """Show the moves of a job between its states."""
+    with service.database.read() as tx:
+        place, explained, job = _explained(service, tx, caller, id)
+    history = [move.to_json() for move in explained.history]
+    return documents.JobHistory.model_validate(
+        {"location": place.name, "job": job.id, "history": history}
+    )
+
+
+@router.get("/jobs/{id}/explanation")
+def explain_job(
+    service: ServiceOfApp, caller: JobsReader, id: parameters.JobId
+) -> documents.ExplanationDocument:
+    """Explain why a job waits: its trigger as a tree, its constraints, its timeout."""
+    with service.database.read() as tx:
+        place, explained, _ = _explained(service, tx, caller, id)
+    return documents.ExplanationDocument.model_validate(
+        {"location": place.name, **explained.to_json()}
+    )
+
+
+@router.post("/jobs/{id}/launch", status_code=202, responses={202: HAS_ETAG})
+def launch_job(
+    service: ServiceOfApp,
+    caller: JobsWriter,
+    id: parameters.JobId,
+    response: Response,
+    if_match: parameters.IfMatch = None,
+) -> documents.JobDocument:
+    """Launch a waiting job past its constraints, except limits on concurrency."""
+    with service.database.read() as tx:
+        place, explained, job = _explained(service, tx, caller, id)
+    with service.locked(place) as (tx, place):
+        _check_etag(tx, service, caller, id, if_match)
+        job = job_control.launch_job(tx, place, id, utc_now(), actor=caller.actor)
+    return _document(place, explained.schedule.name, job, response)
+
+
+@router.post("/jobs/{id}/cancel", responses={200: HAS_ETAG})
+def cancel_job(
+    service: ServiceOfApp,
+    caller: JobsWriter,
+    id: parameters.JobId,
+    response: Response,
+    if_match: parameters.IfMatch = None,
+) -> documents.JobDocument:
+    """Cancel a job that has no run yet; if it has one, terminate the run in Dagster."""
+    with service.database.read() as tx:
+        place, explained, job = _explained(service, tx, caller, id)
+    with service.locked(place) as (tx, place):
+        _check_etag(tx, service, caller, id, if_match)
+        job = job_control.cancel_job(tx, place, id, utc_now(), actor=caller.actor)
+    return _document(place, explained.schedule.name, job, response)
+
+
+def etag(job: Job) -> str:
+    """Returns the ETag of a job: of its state and its events."""
+    arrived = sum(leaf.events for leaf in job.arrivals)
+    return f'"{job.id}.{job.state}.{job.attempt}.{arrived}.{"forced" if job.forced else ""}"'
+
+
+def _explained(
+    service: Service, tx: sa.Connection, caller: Caller, id: str
+) -> tuple[Location, Explanation, Job]:
+    """Returns a job that the caller may see.
+
+    Errors:
+        NotFound: no such job.
+        RequestRefused: 403; the caller may not.
+    """
+    place = service.place_of_job(tx, id)
+    explained = explain(tx, ScheduleStore(), place, id, utc_now())
+    caller.check(location=place.name, schedule=explained.schedule.name)
+    assert explained.job is not None
+    return place, explained, explained.job
+
+
+def _check_etag(
+    tx: sa.Connection, service: Service, caller: Caller, id: str, if_match: str | None
+) -> None:
+    if if_match is not None:
+        parameters.check_etag(if_match, etag(_explained(service, tx, caller, id)[2]))
+
+
+def _document(
+    place: Location, schedule: str, job: Job, response: Response
+) -> documents.JobDocument:
+    response.headers["ETag"] = etag(job)
+    return documents.JobDocument.model_validate({"location": place.name, **job_json(job, schedule)})

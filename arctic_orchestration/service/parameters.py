@@ -1,0 +1,77 @@
+"""Parameters that many routes share, and the refusal of unknown ones."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Path, Query, Request
+from fastapi.dependencies.models import Dependant
+
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput, RequestRefused
+
+Location = Annotated[
+    str | None,
+    Query(max_length=1_000, description="The code location; not needed where only one ticks."),
+]
+SomeLocation = Annotated[
+    str | None, Query(max_length=1_000, description="Only of this code location.")
+]
+Name = Annotated[str, Path(description="The schedule's name.")]
+JobId = Annotated[str, Path(description="The job's id.")]
+IfMatch = Annotated[str | None, Header(description="The ETag that was read.")]
+#: what OpenAPI says of an answer with an ETag
+HAS_ETAG: dict[str, Any] = {"headers": {"ETag": {"schema": {"type": "string"}}}}
+Text = Annotated[str | None, Query(max_length=1_000)]
+
+
+def moment(text: str, *, field: str) -> datetime:
+    """Parses a moment with its zone, as ``2026-01-01T00:00:00Z``.
+
+    Errors:
+        InvalidInput: another form, without a zone, or outside of the years 1970 to 9000.
+    """
+    try:
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is not None and 1970 < at.year < 9000:
+            return at.astimezone(UTC)
+    except ValueError:
+        pass
+    raise InvalidInput(field, text, "a moment with its zone, such as 2026-01-01T00:00:00Z")
+
+
+def check_etag(if_match: str | None, current: str, *, required: bool = False) -> None:
+    """Refuses a change of an object that was changed since it was read.
+
+    Errors:
+        RequestRefused: 412, the object has another ETag; 428, none is given but required.
+    """
+    if if_match is None:
+        if required:
+            raise RequestRefused(428, "If-Match: expected the ETag of the schedule that was read")
+        return
+    given = [tag.strip() for tag in if_match.split(",")]
+    if "*" not in given and current not in given:
+        raise RequestRefused(
+            412, f"If-Match: got {if_match}, expected {current}: it was changed since it was read"
+        )
+
+
+def _query_parameters(dependant: Dependant) -> Iterator[str]:
+    for parameter in dependant.query_params:
+        yield parameter.alias
+    for inner in dependant.dependencies:
+        yield from _query_parameters(inner)
+
+
+def _refuse_unknown(request: Request) -> None:
+    """Refuses query parameters that a route does not have: a typo would be a missing filter."""
+    known = set(_query_parameters(request.scope["route"].dependant))
+    unknown = [name for name in dict.fromkeys(request.query_params) if name not in known]
+    if unknown:
+        expected = f"one of the parameters {', '.join(sorted(known))}" if known else "no parameter"
+        raise InvalidDefinition(
+            [InvalidInput(name, request.query_params[name], expected) for name in unknown]
+        )
+
+
+KNOWN = Depends(_refuse_unknown)

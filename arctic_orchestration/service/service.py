@@ -1,0 +1,183 @@
+"""What routes share: the state database, and the transactions of a caller."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import BackgroundTasks, Depends, Request
+from prometheus_client import CollectorRegistry
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.errors import DatabaseUnavailable, NotFound
+from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.schedules.dagster import catch_up
+from arctic_orchestration.schedules.dagster.catch_up import Change
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.location_state import State
+from arctic_orchestration.schedules.lookup import location_by_name
+from arctic_orchestration.schedules.metrics import Metrics
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.service import tokens
+from arctic_orchestration.service.access import AccessRules, Caller, caller_of
+from arctic_orchestration.service.scopes import Scope
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.audit import Actor
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import jobs
+from arctic_orchestration.state.tables import locations as locations_table
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """The state database of one cluster, for the routes of one application."""
+
+    settings: Settings
+    database: Database
+    rules: AccessRules
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    metrics: Metrics = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metrics", Metrics(self.registry))
+
+    def identify(
+        self, request: Request, background: BackgroundTasks
+    ) -> tuple[Actor, tuple[Scope, ...]]:
+        """Returns who a request comes from, with all scopes; notes the use of its token later.
+
+        Errors:
+            RequestRefused: 401; nobody is known by it.
+        """
+        now = utc_now()
+        with self.database.read() as tx:
+            actor, scopes, token = caller_of(self.rules, tx, request, self.settings.cluster, now)
+        if token is not None and not tokens.is_use_noted(token, now):
+            # After the answer: a busy writer must not hold up a request that only reads.
+            background.add_task(self._note_use, token, now)
+        return actor, scopes
+
+    def _note_use(self, token: tokens.Token, now: datetime) -> None:
+        with suppress(DatabaseUnavailable), self.database.begin() as tx:
+            tokens.note_use(tx, token, now)
+
+    @contextmanager
+    def reading(
+        self,
+        caller: Caller,
+        location: str | None = None,
+        *,
+        schedules: Sequence[str] | None = None,
+        **properties: str,
+    ) -> Iterator[tuple[sa.Connection, Location, ScheduleStore]]:
+        """Begins a transaction that reads an object of a location, if the caller may.
+
+        Args:
+            caller: the caller, with the scope of the route.
+            location: its name; None: the only one, or the only one that ticks.
+            schedules: names of schedules, each of which the caller must be admitted to.
+            properties: of the object, by the names of scopes' limits.
+
+        Errors:
+            NotFound: no such location.
+            RequestRefused: 403; the caller may not.
+        """
+        with self.database.read() as tx:
+            place = self._place(tx, caller, location, properties, schedules)
+            yield tx, place, ScheduleStore()
+
+    @contextmanager
+    def changing(
+        self,
+        caller: Caller,
+        location: str | None = None,
+        *,
+        ticks: bool = False,
+        schedules: Sequence[str] | None = None,
+        **properties: str,
+    ) -> Iterator[Change]:
+        """Begins a transaction that changes schedules, after reading Dagster's log to its end.
+
+        Args and errors: as for :meth:`reading`; ``ticks`` as for :func:`~.catch_up.changing`.
+        """
+        with self.database.read() as tx:
+            name = self._place(tx, caller, location, properties, schedules).name
+        state = State(self.database, self.settings.cluster, name)
+        with catch_up.changing(state, utc_now(), note=_log.info, ticks=ticks) as change:
+            yield change
+
+    @contextmanager
+    def locked(self, location: Location) -> Iterator[tuple[sa.Connection, Location]]:
+        """Begins a transaction with a location locked, for changes of jobs."""
+        with self.database.begin() as tx:
+            yield tx, locations.locked(tx, location.cluster, location.name)
+
+    def places(self, tx: sa.Connection, caller: Caller, location: str | None) -> list[Location]:
+        """Returns the locations of which a caller may read something, by name.
+
+        Errors:
+            NotFound: ``location`` is given, and there is none of the name.
+            RequestRefused: 403; the caller may read nothing of it.
+        """
+        if location is not None:
+            if not _may_read_some(caller, location):
+                caller.check(location=location)
+            return [location_by_name(tx, self.settings.cluster, location)]
+        query = sa.select(locations_table).where(locations_table.c.cluster == self.settings.cluster)
+        rows = tx.execute(query.order_by(locations_table.c.name)).mappings()
+        return [locations.from_row(row) for row in rows if _may_read_some(caller, row["name"])]
+
+    def place_of_job(self, tx: sa.Connection, job_id: str) -> Location:
+        """Returns the location of a job.
+
+        Errors:
+            NotFound: the cluster has no such job.
+        """
+        query = sa.select(locations_table).join(jobs, jobs.c.location_id == locations_table.c.id)
+        this = (jobs.c.id == job_id) & (locations_table.c.cluster == self.settings.cluster)
+        row = tx.execute(query.where(this)).mappings().one_or_none()
+        if row is None:
+            raise NotFound(f"cluster {self.settings.cluster} has no job {job_id}")
+        return locations.from_row(row)
+
+    def _place(
+        self,
+        tx: sa.Connection,
+        caller: Caller,
+        location: str | None,
+        properties: Mapping[str, str],
+        schedules: Sequence[str] | None,
+    ) -> Location:
+        objects = [dict(properties)]
+        if schedules is not None:
+            objects = [{**properties, "schedule": name} for name in schedules]
+        if location is not None:
+            # Before it is known whether the location exists.
+            self._check(caller, location, objects)
+        place = location_by_name(tx, self.settings.cluster, location, utc_now())
+        self._check(caller, place.name, objects)
+        return place
+
+    def _check(self, caller: Caller, location: str, objects: Sequence[Mapping[str, str]]) -> None:
+        if not _may_read_some(caller, location):
+            caller.check(location=location)
+        for properties in objects:
+            caller.check(location=location, **properties)
+
+
+def _may_read_some(caller: Caller, location: str) -> bool:
+    """Returns whether a caller may see some object of a location."""
+    return any(scope.reaches(caller.room, caller.verb, location) for scope in caller.scopes)
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceOfApp = Annotated[Service, Depends(_service)]

@@ -1,0 +1,161 @@
+"""Tokens of the REST API: ``arctic_<id>_<secret>``.
+
+Only a SHA-256 of the token is stored. The id finds its row, and the hashes are compared in constant
+time. A secret has 256 random bits, so a plain hash suffices: there is no dictionary to try.
+"""
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
+from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.quantities import iso
+from arctic_orchestration.service.scopes import Scope
+from arctic_orchestration.state import audit
+from arctic_orchestration.state.audit import Actor
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.service_tables import tokens
+
+#: how old the noted moment of the last use may become
+USE_NOTED_EVERY = timedelta(minutes=5)
+_TOKEN = re.compile(r"arctic_([0-9a-z]{26})_[0-9A-Za-z_-]{43}")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Token:
+    """A stored token, without its secret."""
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    #: with an error of :data:`USE_NOTED_EVERY`
+    used_at: datetime | None
+
+    def status(self, now: datetime) -> str:
+        """``active``, ``expired`` or ``revoked``."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
+
+    def to_json(self, now: datetime) -> dict[str, Any]:
+        """Returns the JSON form; its keys do not change."""
+        return {
+            "name": self.name,
+            "status": self.status(now),
+            "scopes": list(self.scopes),
+            "created_at": iso(self.created_at),
+            "created_by": self.created_by,
+            "expires_at": iso(self.expires_at),
+            "revoked_at": iso(self.revoked_at),
+            "used_at": iso(self.used_at),
+        }
+
+
+def create(
+    tx: sa.Connection,
+    actor: Actor,
+    name: str,
+    scopes: Sequence[Scope],
+    lifetime: timedelta | None = None,
+) -> str:
+    """Creates a token for the actor's cluster; returns it: it cannot be read again.
+
+    Errors:
+        InvalidInput: the name has other characters.
+        TransitionRefused: a token of the cluster has the name, revoked ones included: the audit log
+            must not take two for one.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidInput("NAME", name, "1 to 63 of A-Z a-z 0-9 _ . @ -, not beginning with . @ -")
+    has_name = (tokens.c.cluster == actor.cluster) & (tokens.c.name == name)
+    if tx.execute(sa.select(tokens.c.id).where(has_name)).first() is not None:
+        raise TransitionRefused(f"There is or was a token {name}; choose another name")
+    now = database_time(tx)
+    id = new_id(now)
+    text = f"arctic_{id}_{secrets.token_urlsafe(32)}"
+    expires_at = now + lifetime if lifetime is not None else None
+    written = [str(scope) for scope in scopes]
+    values = {"id": id, "cluster": actor.cluster, "name": name, "digest": _digest(text)}
+    row = sa.insert(tokens).values(scopes=json.dumps(written), created_at=now, **values)
+    tx.execute(row.values(created_by=actor.name, expires_at=expires_at))
+    after = {"scopes": written, "expires_at": iso(expires_at)}
+    audit.record(tx, actor, "tokens", "create", name, after=after)
+    return text
+
+
+def revoke(tx: sa.Connection, actor: Actor, name: str) -> None:
+    """Revokes a token; requests that begin from now on are refused.
+
+    Errors:
+        NotFound: the actor's cluster has no token of the name.
+        TransitionRefused: it is revoked already.
+    """
+    by_name = {token.name: token for token in every(tx, actor.cluster)}
+    if name not in by_name:
+        raise NotFound(f"cluster {actor.cluster} has no token {name} (see: arctic tokens list)")
+    token = by_name[name]
+    if token.revoked_at is not None:
+        raise TransitionRefused(f"Token {name} was revoked at {iso(token.revoked_at)}")
+    now = database_time(tx)
+    tx.execute(sa.update(tokens).where(tokens.c.id == token.id).values(revoked_at=now))
+    audit.record(tx, actor, "tokens", "revoke", name, before={"scopes": list(token.scopes)})
+
+
+def every(tx: sa.Connection, cluster: str) -> list[Token]:
+    """Returns the tokens of a cluster by name, revoked ones included."""
+    query = sa.select(tokens).where(tokens.c.cluster == cluster).order_by(tokens.c.name)
+    return [_token(row) for row in tx.execute(query).mappings()]
+
+
+def exist(tx: sa.Connection, cluster: str) -> bool:
+    """Returns whether the cluster has, or ever had, a token."""
+    query = sa.select(tokens.c.id).where(tokens.c.cluster == cluster).limit(1)
+    return tx.execute(query).first() is not None
+
+
+def find(tx: sa.Connection, cluster: str, text: str, now: datetime) -> Token | None:
+    """Returns the active token with this text, or None."""
+    parts = _TOKEN.fullmatch(text)
+    # The comparison takes the same time if there is no such row.
+    row = None
+    if parts is not None:
+        this = (tokens.c.id == parts[1]) & (tokens.c.cluster == cluster)
+        row = tx.execute(sa.select(tokens).where(this)).mappings().one_or_none()
+    same = hmac.compare_digest(_digest(text), row["digest"] if row is not None else "0" * 64)
+    if row is None or not same:
+        return None
+    token = _token(row)
+    return token if token.status(now) == "active" else None
+
+
+def note_use(tx: sa.Connection, token: Token, now: datetime) -> None:
+    """Writes when a token was used."""
+    tx.execute(sa.update(tokens).where(tokens.c.id == token.id).values(used_at=now))
+
+
+def is_use_noted(token: Token, now: datetime) -> bool:
+    """Returns whether the noted use of a token is recent enough."""
+    return token.used_at is not None and now - token.used_at < USE_NOTED_EVERY
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _token(row: Any) -> Token:
+    values = {name: row[name] for name in Token.__slots__}
+    return Token(**{**values, "scopes": tuple(json.loads(row["scopes"]))})
