@@ -3,6 +3,7 @@
 * It gets an id, which errors, the log and the audit log name.
 * On loopback its ``Host`` must be a name of loopback: a page of another site whose name resolves to
   127.0.0.1 would otherwise be of the same origin as the service (DNS rebinding).
+* An unexpected error is logged under that id, and answered without its text.
 * A request that changes something must not come from a page of another site: browsers say so in
   ``Sec-Fetch-Site`` and ``Origin``, programs send neither.
 """
@@ -47,14 +48,20 @@ class Guard:
         request = Request(scope)
         given = request.headers.get("x-request-id", "")
         request.state.request_id = given if _GIVEN_ID.fullmatch(given) else secrets.token_hex(8)
-        answering = _with_headers(send, request.state.request_id)
+        request.state.has_answer = False
+        answering = _with_headers(request, send)
         try:
             self._check(request)
         except RequestRefused as error:
             refusal = problems.answer(request, error.status, str(error))
             await refusal(scope, receive, answering)
             return
-        await self._app(scope, receive, answering)
+        try:
+            await self._app(scope, receive, answering)
+        except Exception as error:
+            if request.state.has_answer:
+                raise
+            await problems.unexpected(request, error)(scope, receive, answering)
 
     def _check(self, request: Request) -> None:
         host = request.headers.get("host", "")
@@ -79,11 +86,12 @@ def _is_own(origin: str | None, host: str) -> bool:
         return False
 
 
-def _with_headers(send: Send, request_id: str) -> Send:
+def _with_headers(request: Request, send: Send) -> Send:
     async def answering(message: Message) -> None:
         if message["type"] == "http.response.start":
+            request.state.has_answer = True
             headers = MutableHeaders(scope=message)
-            headers["X-Request-Id"] = request_id
+            headers["X-Request-Id"] = request.state.request_id
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
         await send(message)

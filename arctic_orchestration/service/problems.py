@@ -31,8 +31,10 @@ _log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 #: after which a client may try again while the database is away
 RETRY_SECONDS = 5
-_LONGEST_VALUE = 1000
-_OF_SCHEDULE = re.compile(r"^Schedule\(.*?\)\.?", re.DOTALL)
+_LONGEST_VALUE = 1_000
+_LONGEST_DETAIL = 4_000
+_MOST_ERRORS = 1_000
+_OF_SCHEDULE = re.compile(r"^Schedule(\([^)]*\))?\.")
 
 _STATUSES: Mapping[type[ArcticError], int] = {
     InvalidInput: 422,
@@ -94,10 +96,14 @@ def answer(
         type="about:blank",
         title=HTTPStatus(status).phrase,
         status=status,
-        detail=detail,
+        detail=_short(detail, _LONGEST_DETAIL),
         errors=[
-            InvalidValue(field=_name(one.field), value=_value(one.value), expected=one.expected)
-            for one in problems
+            InvalidValue(
+                field=_short(_name(one.field), _LONGEST_VALUE),
+                value=_value(one.value),
+                expected=_short(one.expected, _LONGEST_VALUE),
+            )
+            for one in problems[:_MOST_ERRORS]
         ],
         request_id=getattr(request.state, "request_id", ""),
     )
@@ -110,7 +116,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ArcticError, _arctic_error)
     app.add_exception_handler(RequestValidationError, _invalid_parameters)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _unexpected)
 
 
 async def _arctic_error(request: Request, error: Exception) -> Response:
@@ -119,7 +124,7 @@ async def _arctic_error(request: Request, error: Exception) -> Response:
         return answer(request, error.status, str(error), error.problems, error.headers)
     status = next((code for kind, code in _STATUSES.items() if isinstance(error, kind)), None)
     if status is None:
-        return await _unexpected(request, error)
+        return unexpected(request, error)
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         _log.warning("request %s: %s", request.state.request_id, error)
         # The message names hosts and users.
@@ -148,7 +153,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return answer(request, error.status_code, str(error.detail), headers=error.headers)
 
 
-async def _unexpected(request: Request, error: Exception) -> Response:
+def unexpected(request: Request, error: Exception) -> Response:
+    """Logs an error that nobody expected; returns its answer, which tells nothing of it."""
     _log.error("request %s failed", getattr(request.state, "request_id", ""), exc_info=error)
     detail = "An unexpected error; the log of the service has it under this request_id."
     return answer(request, 500, detail)
@@ -158,6 +164,12 @@ def _name(field: str) -> str:
     """Returns a field as it stands in a request: not as an option, not as of an object."""
     field = _OF_SCHEDULE.sub("", field)
     return field.removeprefix("--").replace("-", "_") if field.startswith("--") else field
+
+
+def _short(text: str, longest: int) -> str:
+    # A lone half of a surrogate pair is no text that can be sent.
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def _value(value: object) -> Any:

@@ -89,7 +89,7 @@ def create_schedule(
     location: parameters.Location = None,
 ) -> documents.ScheduleDocument:
     """Create a schedule; it is suspended unless it says enabled."""
-    schedule = Schedule.parse(body)
+    schedule = Schedule.parse(body, field="Schedule")
     with service.changing(caller, location, schedule=schedule.name) as change:
         if schedule_if_there(change.tx, change.place, schedule.name) is not None:
             raise TransitionRefused(
@@ -237,7 +237,7 @@ def document(
 
 def _named(form: Mapping[str, Any], name: str) -> Schedule:
     """Parses the form of a schedule that keeps its name, which may be left out."""
-    schedule = Schedule.parse({**form, "name": form.get("name", name)})
+    schedule = Schedule.parse({**form, "name": form.get("name", name)}, field="Schedule")
     if schedule.name != name:
         raise InvalidInput("name", schedule.name, f"{name}: a schedule keeps its name")
     return schedule

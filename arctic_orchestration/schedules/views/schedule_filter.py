@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
-from arctic_orchestration.event_log.event import Event, EventKey, RunStatus
+from arctic_orchestration.event_log.event import Event, EventKey, EventKind, RunStatus
 from arctic_orchestration.schedules import triggers
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule
@@ -31,7 +31,8 @@ class ScheduleFilter:
     listens_to: str | None = None
     #: a glob on the name
     name: str | None = None
-    #: events of which its trigger takes at least one
+    #: events of which its trigger takes at least one; an arrival without a partition stands for
+    #: arrivals of any partition
     events: Sequence[Event] | None = None
     #: suspended since a moment of this half-open span; one that was never enabled is not
     suspended_from: datetime | None = None
@@ -99,6 +100,10 @@ def _hears(location: Location, keys: Sequence[str]) -> sa.ColumnElement[bool]:
     )
 
 
+def _is_any_arrival(event: Event) -> bool:
+    return event.kind is EventKind.PARTITION and event.partition is None
+
+
 def _takes(form: Mapping[str, Any], events: Sequence[Event], location: Location) -> bool:
     """Returns whether a leaf of a stored form takes one of some events."""
     try:
@@ -107,7 +112,7 @@ def _takes(form: Mapping[str, Any], events: Sequence[Event], location: Location)
         # Written by another version of the package: it takes no events here.
         return False
     return any(
-        leaf.takes(event)
+        _is_any_arrival(event) or leaf.takes(event)
         for leaf in leaves
         for event in events
         if set(event.keys) & set(leaf.keys(location.name))

@@ -1,0 +1,267 @@
+"""Who may do what: tokens, scopes, proxies, loopback, and pages of other sites."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from ipaddress import ip_network
+
+import pytest
+from fastapi import APIRouter
+from fastapi.routing import iter_route_contexts
+from starlette.testclient import TestClient
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.service import app, tokens
+from arctic_orchestration.service.access import AccessRules, Known, Needs, Open
+from arctic_orchestration.service.scopes import parse_scopes
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.audit import Actor
+from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.schedules.simulated import World
+from arctic_orchestration_tests.service.conftest import MakeApi
+
+MakeWorld = Callable[..., World]
+
+ANN = Actor(name="ann", cluster="default")
+
+
+def token(
+    database: Database, *scopes: str, name: str = "t", lifetime: timedelta | None = None
+) -> str:
+    with database.begin() as tx:
+        return tokens.create(tx, ANN, name, parse_scopes(scopes), lifetime)
+
+
+def schedule(name: str) -> Schedule:
+    trigger = on.partitions("raw/a", count=2)
+    return Schedule(name=name, target="rollup", trigger=trigger, enabled=True)
+
+
+def declared(client: TestClient) -> list[tuple[str, str, str]]:
+    """Method, path and scope of all routes that need one."""
+    found = []
+    for context in iter_route_contexts(client.app.routes):  # type: ignore[attr-defined]
+        for one in context.dependant.dependencies:
+            if isinstance(one.call, Needs):
+                (method,) = context.methods or {"none"}
+                found.append((method, str(context.path), str(one.call.scope)))
+    return found
+
+
+def test_every_route_declares_its_scope(
+    api: MakeApi, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without stops the service; only health is open, and the description asks for a name."""
+    routes = api().app.routes  # type: ignore[attr-defined]
+    free = {
+        str(context.path): type(one.call)
+        for context in iter_route_contexts(routes)
+        for one in context.dependant.dependencies
+        if isinstance(one.call, (Open, Known))
+    }
+    assert free == {"/healthz": Open, "/readyz": Open, "/api/v1/openapi.json": Known}
+    assert all(
+        scope.endswith(":read") == (method == "GET") or path.endswith("schedule-files")
+        for method, path, scope in declared(api())
+    )
+    careless = APIRouter()
+    careless.add_api_route("/all", lambda: "everything")
+    monkeypatch.setattr(app, "ROUTERS", (*app.ROUTERS, careless))
+    with pytest.raises(RuntimeError, match="without a declared scope: /api/v1/all"):
+        app.create_app(Settings.from_environment(), database, AccessRules())
+
+
+def test_beyond_loopback_nothing_is_served_without_a_token(
+    api: MakeApi, database: Database
+) -> None:
+    """Only whether it runs; the first token changes nothing about that."""
+    client = api(address="10.0.0.7", host="arctic.example", loopback=False)
+    for method, path, _ in declared(client):
+        assert client.request(method, f"http://arctic.example{path}").status_code == 401, path
+    assert client.get("http://arctic.example/healthz").status_code == 200
+    assert client.get("/openapi.json").headers["www-authenticate"] == "Bearer"
+    client.headers["Authorization"] = f"Bearer {token(database, '*:read')}"
+    assert client.get("/schedules").status_code == 200
+    assert client.get("/openapi.json").status_code == 200
+
+
+def test_loopback_is_open_until_the_first_token(api: MakeApi, database: Database) -> None:
+    """Revoking it does not open it again."""
+    client = api()
+    assert client.get("/schedules").status_code == 200
+    assert api(require_token=True).get("/schedules").status_code == 401
+    for header in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Remote-User"):
+        assert client.get("/schedules", headers={header: "ann"}).status_code == 401, header
+    token(database, "*:read")
+    assert client.get("/schedules").status_code == 401
+    with database.begin() as tx:
+        tokens.revoke(tx, ANN, "t")
+    assert client.get("/schedules").status_code == 401
+
+
+def test_a_token_ends_when_it_is_revoked_or_expires(api: MakeApi, database: Database) -> None:
+    """At once; what is no token is refused alike."""
+    text = token(database, "*:read")
+    client = api(token=text)
+    assert client.get("/schedules").status_code == 200
+    with database.read() as tx:
+        (used,) = tokens.every(tx, "default")
+    assert used.used_at is not None
+    for wrong in (text[:-1] + "~", text[:-1], text.upper(), "arctic_", "", "é"):
+        bad = client.get("/schedules", headers=[(b"Authorization", f"Bearer {wrong}".encode())])
+        assert bad.status_code == 401, wrong
+    assert client.get("/schedules", headers={"Authorization": f"Basic {text}"}).status_code == 401
+    with database.begin() as tx:
+        tokens.revoke(tx, ANN, "t")
+    assert client.get("/schedules").status_code == 401
+    short = token(database, "*:read", name="short", lifetime=timedelta(0))
+    assert api(token=short).get("/schedules").status_code == 401
+    with database.read() as tx:
+        statuses = {one.name: one.status(utc_now()) for one in tokens.every(tx, "default")}
+        assert tokens.find(tx, "elsewhere", short, utc_now() - timedelta(days=1)) is None
+        assert text not in str(tokens.every(tx, "default"))
+    assert statuses == {"short": "expired", "t": "revoked"}
+
+
+@pytest.mark.parametrize(
+    ("scopes", "allowed"),
+    [
+        (["schedules:read"], {("GET", "schedules")}),
+        (["schedules:write"], {("GET", "schedules"), ("POST", "schedules")}),
+        (["*:read"], {("GET", "schedules"), ("GET", "jobs")}),
+        (["jobs:write@location=there"], {("GET", "jobs")}),
+        (["audit:read"], set()),
+    ],
+)
+def test_a_scope_admits_a_verb_in_a_room(
+    api: MakeApi, database: Database, world: MakeWorld, scopes: list[str], allowed: set[object]
+) -> None:
+    """Write includes read; what is not admitted is 403, and says what is missing."""
+    world([schedule("a")])
+    client = api(token=token(database, *scopes))
+    tried = {
+        ("GET", "schedules"): client.get("/schedules"),
+        ("POST", "schedules"): client.post("/schedules/a/suspend"),
+        ("GET", "jobs"): client.get("/jobs"),
+        ("POST", "jobs"): client.post("/job-actions/cancel?location=here"),
+    }
+    assert {key for key, answer in tried.items() if answer.status_code == 200} == allowed
+    refused = [answer for answer in tried.values() if answer.status_code != 200]
+    assert {answer.status_code for answer in refused} <= {403}
+    assert all("has no scope" in answer.json()["detail"] for answer in refused)
+
+
+def test_a_narrowed_token_reaches_nothing_else(
+    api: MakeApi, database: Database, world: MakeWorld
+) -> None:
+    """Every route, for an object of another location and of another name: 403, or an empty list."""
+    here = world([schedule("a")])
+    here.feed.arrive("raw/a", "1")
+    here.tick(1)
+    with_all = api()
+    (job,) = with_all.get("/jobs").json()["jobs"]
+    body = {"name": "a", "target": {"job": "x"}, "trigger": {"cron": {"expression": "0 4 * * *"}}}
+    for number, limit in enumerate(("location=there", "schedule=b*")):
+        text = token(database, f"*:write@{limit}", name=f"t{number}")
+        client = api(token=text)
+        for method, path, scope in declared(client):
+            if limit == "schedule=b*" and scope.startswith("locations"):
+                continue
+            where = path.format(name="a", id=job["id"], location="here", action="enable")
+            where = where.replace("job-actions/enable", "job-actions/cancel")
+            form = {"schedules": [body]} if path.endswith("files") else body
+            query = "?dry_run=false&at_most=9" if path.endswith("{action}") else ""
+            answer = client.request(
+                method,
+                f"http://localhost{where}{query}",
+                json=form if method in ("POST", "PUT", "PATCH") else None,
+                headers={"If-Match": "*"},
+            )
+            seen = answer.status_code == 200 and any(
+                answer.json().get(key) for key in ("schedules", "jobs", "locations", "matched")
+            )
+            assert not seen, (method, path, limit)
+            assert answer.status_code in (200, 403), (method, path, limit, answer.text)
+    with database.begin() as tx:
+        for number in range(2):
+            tokens.revoke(tx, ANN, f"t{number}")
+    again = api(token=token(database, "*:read", name="again"))
+    assert again.get("/jobs").json()["jobs"] == [job]
+
+
+def test_a_proxy_that_is_trusted_names_the_user(
+    api: MakeApi, database: Database, world: MakeWorld
+) -> None:
+    """Its groups have scopes; from another address the same headers are refused."""
+    world([schedule("a")])
+    groups = {"*": parse_scopes(["*:read"]), "ops": parse_scopes(["schedules:write"])}
+    rules = {"loopback": False, "proxies": (ip_network("10.1.0.0/16"),), "groups": groups}
+    headers = {"Remote-User": "ann", "X-Forwarded-For": "6.6.6.6, 192.0.2.9"}
+    near = api(address="10.1.2.3", host="arctic.example", **rules)
+    assert near.get("/schedules").status_code == 401
+    assert near.get("/schedules", headers=headers).status_code == 200
+    assert near.post("/schedules/a/suspend", headers=headers).status_code == 403
+    headers["Remote-Groups"] = "staff,ops"
+    assert near.post("/schedules/a/suspend", headers=headers).status_code == 200
+    (record,) = near.get("/audit", headers=headers).json()["records"]
+    assert (record["actor"], record["address"]) == ("ann", "192.0.2.9")
+    far = api(address="10.2.0.1", host="arctic.example", **rules)
+    assert far.get("/schedules", headers=headers).status_code == 401
+
+
+def test_a_page_of_another_site_changes_nothing(api: MakeApi, world: MakeWorld) -> None:
+    """Neither by its origin, nor by a form, nor by a name that resolves to loopback."""
+    world([schedule("a")])
+    client = api()
+    for headers in (
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:9999"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ):
+        assert client.post("/schedules/a/suspend", headers=headers).status_code == 403, headers
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert client.post("/schedules", content="name=a", headers=form).status_code == 415
+    assert client.post("/schedules", content="{}", headers={"Content-Type": "text/plain"}
+                       ).status_code == 415  # fmt: skip
+    for host in ("evil.example", "localhost.evil.example", "", "127.0.0.1.evil.example"):
+        assert client.get("/schedules", headers={"Host": host}).status_code == 421, host
+    own = {"Origin": "http://localhost:3001", "Sec-Fetch-Site": "same-origin"}
+    assert client.post("/schedules/a/suspend", headers=own).status_code == 200
+    for host in ("127.0.0.1:3001", "[::1]:3001", "LOCALHOST"):
+        assert client.get("/schedules", headers={"Host": host}).status_code == 200, host
+
+
+def test_rules_are_read_from_the_environment() -> None:
+    """Networks and the scopes of groups; what is neither is refused by name."""
+    environment = {
+        "ARCTIC_TRUSTED_PROXIES": "10.0.0.5, ::1",
+        "ARCTIC_GROUP_SCOPES": "ops=*:write; staff=*:read jobs:write",
+    }
+    rules = AccessRules.from_environment(loopback=False, environment=environment)
+    assert rules.trusts("10.0.0.5")
+    assert not rules.trusts("10.0.0.6")
+    assert not rules.trusts("testclient")
+    assert {name: [*map(str, scopes)] for name, scopes in rules.groups.items()} == {
+        "ops": ["*:write"],
+        "staff": ["*:read", "jobs:write"],
+    }
+    for name, value in {
+        "ARCTIC_TRUSTED_PROXIES": "proxy",
+        "ARCTIC_GROUP_SCOPES": "ops=all",
+    }.items():
+        with pytest.raises(InvalidInput) as refusal:
+            AccessRules.from_environment(loopback=True, environment={name: value})
+        assert refusal.value.field == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "schedules", "schedules:delete", "x:read", "*:read@", "*:read@table=a", "*:read@asset="],
+)
+def test_what_is_no_scope_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="expected room:verb"):
+        parse_scopes([text])
