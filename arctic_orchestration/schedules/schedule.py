@@ -114,7 +114,7 @@ class Schedule(Specification):
         InvalidDefinition: names every field, its value and what was expected.
     """
 
-    name: str
+    name: str = Field(json_schema_extra={"pattern": f"^{_NAME.pattern}$"})
     description: str = ""
     target: Target
     trigger: AnyTrigger

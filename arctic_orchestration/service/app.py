@@ -12,7 +12,6 @@ from arctic_orchestration.service import (
     job_actions,
     jobs,
     locations,
-    parameters,
     problems,
     schedule_actions,
     schedule_files,
@@ -69,13 +68,9 @@ def create_app(settings: Settings, database: Database, rules: AccessRules) -> Fa
     app.state.service = Service(settings=settings, database=database, rules=rules)
     app.add_middleware(Guard, loopback=rules.loopback)
     problems.install(app)
-    checked: dict[str, Any] = {
-        "dependencies": [parameters.KNOWN],
-        "responses": problems.RESPONSES,
-    }
-    app.include_router(health.router, **checked)
+    app.include_router(health.router, responses=problems.RESPONSES)
     for router in ROUTERS:
-        app.include_router(router, prefix=API, **checked)
+        app.include_router(router, prefix=API, responses=problems.RESPONSES)
     undeclared = without_scope(app)
     if undeclared:
         raise RuntimeError(f"routes without a declared scope: {', '.join(undeclared)}")

@@ -1,6 +1,7 @@
 """``/job-actions``: launch or cancel all jobs that a filter matches."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends
@@ -39,15 +40,16 @@ def act_on_jobs(
     is changed. Jobs are changed a hundred at a time; those that moved on meanwhile are listed as
     refused.
     """
+    # Jobs that ended are many.
+    states = [state for state in filters.states or _STATES[action] if state in _STATES[action]]
+    filters = replace(filters, states=states)
     with service.database.read() as tx:
         places = service.places(tx, caller, location)
         found: list[tuple[Location, str]] = []
         cursor = None
-        while True:
+        while filters.states:
             page, cursor = page_of_jobs(tx, caller, places, filters, cursor, _PAGE)
-            found += [
-                (place, one.job.id) for place, one in page if one.job.state in _STATES[action]
-            ]
+            found += [(place, one.job.id) for place, one in page]
             if cursor is None:
                 break
     progress = Progress(action, options, [id for _, id in found])

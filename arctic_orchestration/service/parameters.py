@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import Depends, Header, Path, Query, Request
+from fastapi import Header, Path, Query, Request
 from fastapi.dependencies.models import Dependant
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput, RequestRefused
@@ -63,8 +63,12 @@ def _query_parameters(dependant: Dependant) -> Iterator[str]:
         yield from _query_parameters(inner)
 
 
-def _refuse_unknown(request: Request) -> None:
-    """Refuses query parameters that a route does not have: a typo would be a missing filter."""
+def refuse_unknown(request: Request) -> None:
+    """Refuses query parameters that a route does not have: a typo would be a missing filter.
+
+    Errors:
+        InvalidDefinition: names all of them, and the parameters of the route.
+    """
     known = set(_query_parameters(request.scope["route"].dependant))
     unknown = [name for name in dict.fromkeys(request.query_params) if name not in known]
     if unknown:
@@ -72,6 +76,3 @@ def _refuse_unknown(request: Request) -> None:
         raise InvalidDefinition(
             [InvalidInput(name, request.query_params[name], expected) for name in unknown]
         )
-
-
-KNOWN = Depends(_refuse_unknown)

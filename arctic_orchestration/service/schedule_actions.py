@@ -1,5 +1,6 @@
 """Actions on schedules: enable, suspend and launch one; enable or suspend all of a filter."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Response
@@ -8,6 +9,7 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import ArcticError, TransitionRefused
 from arctic_orchestration.schedules import control, job_control
 from arctic_orchestration.schedules.lookup import schedule_by_name
+from arctic_orchestration.schedules.store import ScheduleStatus, ScheduleStore
 from arctic_orchestration.schedules.views.explanation import job_json
 from arctic_orchestration.service import documents, parameters
 from arctic_orchestration.service.access import Caller, SchedulesWriter
@@ -60,9 +62,10 @@ def launch_schedule(
     Its first waiting job goes with the events it has; without one, a job without events is made.
     """
     now = utc_now()
-    with service.reading(caller, location, schedule=name) as (_, place, store):
-        pass
+    with service.database.read() as tx:
+        place = service.place(tx, caller, location, schedule=name)
     with service.locked(place) as (tx, place):
+        store = ScheduleStore()
         job = job_control.launch_schedule(tx, store, place, name, now, actor=caller.actor)
     return documents.JobDocument.model_validate({"location": place.name, **job_json(job, name)})
 
@@ -81,13 +84,15 @@ def act_on_schedules(
     By default this only counts. With dry_run=false it needs at_most: if more match by then, nothing
     is changed. Schedules that are already so are not counted.
     """
-    status = "suspended" if action == "enable" else "enabled"
+    status = ScheduleStatus.SUSPENDED if action == "enable" else ScheduleStatus.ENABLED
+    matches_none = filters.status not in (None, status)
+    filters = replace(filters, status=status)
     with service.database.read() as tx:
         places = service.places(tx, caller, location)
         found, cursor = [], None
-        while True:
+        while not matches_none:
             page, cursor = page_of_schedules(tx, caller, places, filters, cursor, _PAGE)
-            found += [(place, one.row.name) for place, one in page if one.row.status == status]
+            found += [(place, one.row.name) for place, one in page]
             if cursor is None:
                 break
     progress = Progress(action, options, [name for _, name in found])

@@ -32,7 +32,7 @@ class Wanted:
     partition: str | None = None
     run_of_job: str | None = None
     run_of_asset: str | None = None
-    run_status: RunStatus | None = None
+    run_status: Sequence[RunStatus] | None = None
     run_location: str | None = None
     suspended_from: datetime | None = None
     suspended_until: datetime | None = None
@@ -77,7 +77,7 @@ class Wanted:
                     location=self.run_location or location,
                     assets=assets,
                 )
-                for status in ([self.run_status] if self.run_status else RunStatus)
+                for status in self.run_status or RunStatus
             ]
         return made or None
 
@@ -94,7 +94,9 @@ def wanted(
     partition: Annotated[Text, Query(description="The partition that arrives.")] = None,
     run_of_job: Annotated[Text, Query(description="What a run of this job sets off.")] = None,
     run_of_asset: Annotated[Text, Query(description="What a run of this asset sets off.")] = None,
-    run_status: Annotated[RunStatus | None, Query(description="The run's status.")] = None,
+    run_status: Annotated[
+        list[RunStatus] | None, Query(description="The run's status; repeatable.")
+    ] = None,
     run_location: Annotated[Text, Query(description="The run's code location.")] = None,
     suspended_from: Annotated[Text, Query(description="Suspended at or after it.")] = None,
     suspended_until: Annotated[Text, Query(description="Suspended before it.")] = None,

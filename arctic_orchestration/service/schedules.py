@@ -32,6 +32,13 @@ from arctic_orchestration.service.schedule_lists import Wanted, page_of_schedule
 from arctic_orchestration.service.service import ServiceOfApp
 
 router = APIRouter(tags=["schedules"])
+_EXAMPLE = {
+    "name": "hourly_rollup",
+    "target": {"job": "rollup"},
+    "trigger": {"partitions": {"asset": "raw/flights", "count": 3}},
+    "constraints": [{"concurrency": {"limit": 1}}],
+    "enabled": True,
+}
 _SCHEDULE = {"$ref": "#/components/schemas/Schedule"}
 
 
@@ -39,7 +46,9 @@ def input_schemas() -> dict[str, Any]:
     """Returns the schemas of what people write, for OpenAPI: those of files of schedules."""
     file = schedules_schema()
     del file["$schema"]
-    return _moved({**file.pop("$defs"), "ScheduleFile": file})  # type: ignore[no-any-return]
+    defined: dict[str, Any] = _moved({**file.pop("$defs"), "ScheduleFile": file})
+    defined["Schedule"]["examples"] = [_EXAMPLE]
+    return defined
 
 
 def _moved(value: Any) -> Any:

@@ -88,7 +88,7 @@ class Service:
             RequestRefused: 403; the caller may not.
         """
         with self.database.read() as tx:
-            place = self._place(tx, caller, location, properties, schedules)
+            place = self.place(tx, caller, location, schedules=schedules, **properties)
             yield tx, place, ScheduleStore()
 
     @contextmanager
@@ -106,7 +106,7 @@ class Service:
         Args and errors: as for :meth:`reading`; ``ticks`` as for :func:`~.catch_up.changing`.
         """
         with self.database.read() as tx:
-            name = self._place(tx, caller, location, properties, schedules).name
+            name = self.place(tx, caller, location, schedules=schedules, **properties).name
         state = State(self.database, self.settings.cluster, name)
         with catch_up.changing(state, utc_now(), note=_log.info, ticks=ticks) as change:
             yield change
@@ -145,14 +145,19 @@ class Service:
             raise NotFound(f"cluster {self.settings.cluster} has no job {job_id}")
         return locations.from_row(row)
 
-    def _place(
+    def place(
         self,
         tx: sa.Connection,
         caller: Caller,
         location: str | None,
-        properties: Mapping[str, str],
-        schedules: Sequence[str] | None,
+        *,
+        schedules: Sequence[str] | None = None,
+        **properties: str,
     ) -> Location:
+        """Returns a location, if the caller may do it to the object there.
+
+        Args and errors: as for :meth:`reading`.
+        """
         objects = [dict(properties)]
         if schedules is not None:
             objects = [{**properties, "schedule": name} for name in schedules]

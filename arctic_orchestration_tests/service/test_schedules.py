@@ -146,6 +146,7 @@ def test_the_list_is_filtered(api: MakeApi, world: MakeWorld) -> None:
         "run_of_job=rollup": ["failed"],
         "run_of_job=rollup&run_status=success": [],
         "run_of_job=rollup&run_status=failure": ["failed"],
+        "run_of_job=rollup&run_status=success&run_status=failure": ["failed"],
         "run_of_job=rollup&run_status=failure&run_location=there": [],
     }.items():
         assert names(client.get(f"/schedules?{query}")) == expected, query

@@ -57,6 +57,7 @@ def serve(
             server_header=False,
             # It would replace the address of a proxy by what the proxy's client claims.
             proxy_headers=False,
+            timeout_graceful_shutdown=10,
             ssl_certfile=tls_certificate,
             ssl_keyfile=tls_key,
         )

@@ -1,0 +1,130 @@
+"""Requests that schemathesis generates from the description of the API, valid ones and others.
+
+No answer is an error of the service, and none has a status, a media type or a form that the
+description lacks.
+"""
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import CHECKS
+from schemathesis.core.failures import FailureGroup
+from starlette.testclient import TestClient
+
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.schedules.views.locations import ListedLocation
+from arctic_orchestration_tests.schedules.simulated import World
+from arctic_orchestration_tests.service.conftest import MakeApi
+
+#: how many requests in all
+CASES = 10_000 if os.environ.get("ARCTIC_PROOF") == "full" else 200
+_LOCAL = {"Host": "localhost"}
+_CHECKED = [
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+]
+
+
+TRIGGER = on.partitions("raw/a", count=2) | on.cron("0 4 * * *")
+FORM = Schedule(name="a", target="rollup", trigger=TRIGGER, enabled=True).to_form()
+_numbers = itertools.count(1)
+
+
+def make_objects(client: TestClient) -> dict[str, Any]:
+    """Makes what requests may be about, unless it is there; returns parameters of paths."""
+    client.post("/schedules", json=FORM)
+    job = client.post("/schedules/a/launch").json()
+    return {"name": "a", "id": job["id"], "location": "here", "action": "cancel"}
+
+
+def sound(operation: Any, path: dict[str, Any]) -> Any:
+    """Requests that come through: about what is there, without filters, with a definition."""
+    options: dict[str, Any] = {"path_parameters": path, "query": {}, "headers": {"If-Match": "*"}}
+    if operation.path.endswith("schedule-files"):
+        options["body"] = {"schedules": [FORM]}
+    elif operation.body:
+        options["body"] = FORM
+    if "body" in options:
+        options["media_type"] = "application/json"
+    return operation.as_strategy(GenerationMode.POSITIVE, **options)
+
+
+def exercise(operation: Any, client: TestClient, examples: int) -> Counter[int]:
+    """Checks the answers to some requests of an operation; returns how many had which status."""
+    names = {parameter.name for parameter in operation.path_parameters}
+    path = {name: value for name, value in make_objects(client).items() if name in names}
+    checks = CHECKS.get_by_names(_CHECKED)
+    statuses: Counter[int] = Counter()
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        st.one_of(
+            sound(operation, path),
+            operation.as_strategy(GenerationMode.POSITIVE, path_parameters=path),
+            operation.as_strategy(GenerationMode.NEGATIVE, path_parameters=path),
+            operation.as_strategy(GenerationMode.POSITIVE),
+        )
+    )
+    def call(case: Any) -> None:
+        there = make_objects(client) if case.method != "GET" else {}
+        if "id" in there and case.path_parameters.get("id") == path.get("id"):
+            # An earlier request may have ended that job.
+            case.path_parameters = {**case.path_parameters, "id": there["id"]}
+        if case.body == FORM and case.method == "POST":
+            case.body = {**FORM, "name": f"new_{next(_numbers)}"}
+        answer = case.call(headers=_LOCAL)
+        statuses[answer.status_code] += 1
+        case.validate_response(answer, checks=checks)
+
+    call()
+    return statuses
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(3_600)
+def test_no_request_breaks_the_service(api: MakeApi, world: Callable[..., World]) -> None:
+    """Of each operation the same number, on one database, so that they meet what others left."""
+    world()
+    client = api()
+    schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", client.app, headers=_LOCAL)
+    operations = [cast("Any", result).ok() for result in schema.get_all_operations()]
+    assert len(operations) > 20
+    statuses: Counter[int] = Counter()
+    # Operations without parameters have few different requests.
+    examples = -(-CASES // (len(operations) - 5))
+    for operation in operations:
+        statuses += exercise(operation, client, examples)
+    # The requests came through to the resources.
+    assert {200, 201, 202, 204, 400, 404, 422} <= statuses.keys(), statuses
+    assert statuses.total() >= CASES
+
+
+def test_a_defect_would_be_noticed(
+    api: MakeApi, world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: an answer of another form is an error of the service."""
+    world()
+    client = api()
+    schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", client.app, headers=_LOCAL)
+    operation = schema["/api/v1/locations"]["GET"]
+    exercise(operation, client, 2)
+    monkeypatch.setattr(ListedLocation, "to_json", lambda self: {"name": self.name})
+    with pytest.raises(FailureGroup):
+        exercise(operation, client, 2)
