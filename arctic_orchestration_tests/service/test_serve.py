@@ -1,0 +1,62 @@
+"""``arctic serve``: the server that it starts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import uvicorn
+
+from arctic_orchestration.service.cli.serve import is_loopback
+from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.cli.conftest import Outcome, arctic
+
+__all__ = ["arctic"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "loopback", "require_token", "shown"),
+    [
+        ((), True, False, "http://127.0.0.1:3001/api/v1"),
+        (("--require-token", "--port", "3002"), True, True, "http://127.0.0.1:3002/api/v1"),
+        (("--host", "0.0.0.0"), False, False, "http://0.0.0.0:3001/api/v1"),
+        (("--host", "::1"), True, False, "http://[::1]:3001/api/v1"),
+    ],
+)
+def test_the_address_decides_whether_it_is_open(
+    database: Database,
+    arctic: Callable[..., Outcome],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    loopback: bool,
+    require_token: bool,
+    shown: str,
+) -> None:
+    """And no header of a proxy is taken for the address of a client."""
+    served: dict[str, Any] = {}
+    monkeypatch.setattr(uvicorn, "run", lambda app, **options: served.update(options, app=app))
+    result = arctic("serve", *arguments)
+    assert (result.code, shown in result.err) == (0, True), result.err
+    rules = served["app"].state.service.rules
+    assert (rules.loopback, rules.require_token) == (loopback, require_token)
+    assert served["proxy_headers"] is False
+
+
+def test_a_key_without_its_certificate_is_refused(
+    database: Database, arctic: Callable[..., Outcome], tmp_path: Any
+) -> None:
+    """Before anything is served."""
+    key = tmp_path / "key.pem"
+    key.write_text("")
+    result = arctic("serve", "--tls-key", str(key))
+    assert result.code == 2
+    assert "--tls-key" in result.err
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("localhost", True), ("127.0.0.7", True), ("::1", True), ("0.0.0.0", False), ("::", False),
+     ("10.0.0.1", False), ("arctic.example", False), ("", False)],
+)  # fmt: skip
+def test_only_addresses_of_this_machine_alone_are_loopback(host: str, loopback: bool) -> None:
+    """A name may resolve to any address."""
+    assert is_loopback(host) is loopback
