@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.cli.doctor import state_checks
 from arctic_orchestration.errors import ConfigurationError
-from arctic_orchestration.schedules.cli import context
+from arctic_orchestration.schedules import location_state
 from arctic_orchestration.schedules.cli import locations as command
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.location_control import OF_LOCATION
@@ -34,7 +34,7 @@ MakeWorld = Callable[..., World]
 def world(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeWorld]:
     """Makes a location of a name; for the commands it is ten minutes later."""
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
-    for module in (command, context):
+    for module in (command, location_state):
         monkeypatch.setattr(module, "utc_now", lambda: at(600))
     database = Database(database_url)
 
