@@ -182,7 +182,7 @@ class Needs:
         return Caller(actor=actor, scopes=scopes, room=room, verb=verb)
 
 
-class Known:
+class AnyCaller:
     """The dependency of a route for every known caller, whatever the scopes."""
 
     def __call__(self, request: Request, background: BackgroundTasks) -> None:

@@ -18,7 +18,7 @@ from arctic_orchestration.service import (
     schedules,
     ticks,
 )
-from arctic_orchestration.service.access import AccessRules, Known, Needs, Open
+from arctic_orchestration.service.access import AccessRules, AnyCaller, Needs, Open
 from arctic_orchestration.service.guard import Guard
 from arctic_orchestration.service.service import Service
 from arctic_orchestration.settings import Settings
@@ -26,7 +26,7 @@ from arctic_orchestration.state.database import Database
 
 API = "/api/v1"
 #: The dependencies of which each route has one.
-DECLARATIONS = (Needs, Known, Open)
+DECLARATIONS = (Needs, AnyCaller, Open)
 #: The routers below ``/api/v1``; a room with a resource adds its router.
 ROUTERS: tuple[APIRouter, ...] = (
     schedules.router,

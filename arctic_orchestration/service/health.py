@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.schedules.views.locations import list_locations
-from arctic_orchestration.service.access import Caller, Known, Open, needs
+from arctic_orchestration.service.access import AnyCaller, Caller, Open, needs
 from arctic_orchestration.service.documents import Health
 from arctic_orchestration.service.problems import RETRY_SECONDS
 from arctic_orchestration.service.service import ServiceOfApp
@@ -65,7 +65,7 @@ def metrics(service: ServiceOfApp, caller: Annotated[Caller, needs("metrics", "r
 
 @router.get(
     "/api/v1/openapi.json",
-    dependencies=[Depends(Known())],
+    dependencies=[Depends(AnyCaller())],
     response_model=dict[str, Any],
 )
 def openapi(request: Request) -> JSONResponse:

@@ -45,18 +45,18 @@ def act_on_jobs(
     filters = replace(filters, states=states)
     with service.database.read() as tx:
         places = service.places(tx, caller, location)
-        found: list[tuple[Location, str]] = []
+        matched: list[tuple[Location, str]] = []
         cursor = None
         while filters.states:
             page, cursor = page_of_jobs(tx, caller, places, filters, cursor, _PAGE)
-            found += [(place, one.job.id) for place, one in page]
+            matched += [(place, one.job.id) for place, one in page]
             if cursor is None:
                 break
-    progress = Progress(action, options, [id for _, id in found])
+    progress = Progress(action, options, [id for _, id in matched])
     if options.dry_run:
         return progress.result()
     for place in places:
-        mine = [id for where, id in found if where.id == place.id]
+        mine = [id for where, id in matched if where.id == place.id]
         for begin in range(0, len(mine), _AT_ONCE):
             _change(service, caller, action, place, mine[begin : begin + _AT_ONCE], progress)
     return progress.result()

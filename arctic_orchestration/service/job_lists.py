@@ -30,17 +30,17 @@ class JobFilter:
 
     def conditions(self) -> list[sa.ColumnElement[bool]]:
         """Returns the conditions that are not those of :func:`~.listing.list_jobs`."""
-        found: list[sa.ColumnElement[bool]] = []
+        matched: list[sa.ColumnElement[bool]] = []
         if self.schedule is not None:
-            found.append(schedules.c.name == self.schedule)
+            matched.append(schedules.c.name == self.schedule)
         if self.held_by is not None:
-            found.append(jobs.c.held_by == self.held_by)
+            matched.append(jobs.c.held_by == self.held_by)
         if self.text is not None:
             columns = (schedules.c.name, jobs.c.reason, jobs.c.run_id, jobs.c.id)
-            found.append(
+            matched.append(
                 sa.or_(*(column.icontains(self.text, autoescape=True) for column in columns))
             )
-        return found
+        return matched
 
 
 def job_filter(
@@ -76,18 +76,18 @@ def page_of_jobs(
     """Returns a page of the jobs that a caller may see, and the cursor of the next page."""
     begin = paging.values(cursor, str, str)
     after = (moment(begin[0], field="cursor"), str(begin[1])) if begin is not None else None
-    found: list[tuple[Location, ListedJob]] = []
+    matched: list[tuple[Location, ListedJob]] = []
     while True:
         read = _read(tx, places, filters, after, limit + 1)
         for place, listed in read:
             if not caller.admits(location=place.name, schedule=listed.schedule):
                 continue
-            if len(found) == limit:
-                last = found[-1][1].job
-                return found, paging.cursor(last.created_at.isoformat(), last.id)
-            found.append((place, listed))
+            if len(matched) == limit:
+                last = matched[-1][1].job
+                return matched, paging.cursor(last.created_at.isoformat(), last.id)
+            matched.append((place, listed))
         if len(read) <= limit:
-            return found, None
+            return matched, None
         after = (read[-1][1].job.created_at, read[-1][1].job.id)
 
 
@@ -104,7 +104,7 @@ def _read(
         at, id = after
         older = (jobs.c.created_at == at) & (jobs.c.id < id)
         where.append((jobs.c.created_at < at) | older)
-    found = [
+    matched = [
         (place, listed)
         for place in places
         for listed in listing.list_jobs(
@@ -116,5 +116,5 @@ def _read(
             limit=limit,
         )
     ]
-    found.sort(key=lambda one: (one[1].job.created_at, one[1].job.id), reverse=True)
-    return found[:limit]
+    matched.sort(key=lambda one: (one[1].job.created_at, one[1].job.id), reverse=True)
+    return matched[:limit]

@@ -35,8 +35,8 @@ def list_jobs(
     """List jobs, newest first."""
     with service.database.read() as tx:
         places = service.places(tx, caller, location)
-        found, following = page_of_jobs(tx, caller, places, filters, cursor, limit)
-    listed = [{"location": place.name, **job_json(one.job, one.schedule)} for place, one in found]
+        matched, following = page_of_jobs(tx, caller, places, filters, cursor, limit)
+    listed = [{"location": place.name, **job_json(one.job, one.schedule)} for place, one in matched]
     return documents.JobPage.model_validate({"jobs": listed, "next_cursor": following})
 
 

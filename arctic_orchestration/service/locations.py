@@ -20,8 +20,8 @@ def list_of_locations(service: ServiceOfApp, caller: LocationsReader) -> documen
     """List code locations, and whether their dispatchers tick."""
     cluster = service.settings.cluster
     with service.database.read() as tx:
-        found = list_locations(tx, cluster, utc_now())
-    listed = [one.to_json() for one in found if caller.admits(location=one.name)]
+        listed_locations = list_locations(tx, cluster, utc_now())
+    listed = [one.to_json() for one in listed_locations if caller.admits(location=one.name)]
     return documents.Places.model_validate({"cluster": cluster, "locations": listed})
 
 

@@ -1,4 +1,4 @@
-"""Parameters that many routes share, and the refusal of unknown ones."""
+"""Parameters that many routes share, and the refusal of refused ones."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -69,10 +69,11 @@ def refuse_unknown(request: Request) -> None:
     Errors:
         InvalidDefinition: names all of them, and the parameters of the route.
     """
-    known = set(_query_parameters(request.scope["route"].dependant))
-    unknown = [name for name in dict.fromkeys(request.query_params) if name not in known]
-    if unknown:
-        expected = f"one of the parameters {', '.join(sorted(known))}" if known else "no parameter"
+    accepted = set(_query_parameters(request.scope["route"].dependant))
+    refused = [name for name in dict.fromkeys(request.query_params) if name not in accepted]
+    if refused:
+        names = ", ".join(sorted(accepted))
+        expected = f"one of the parameters {names}" if names else "no parameter"
         raise InvalidDefinition(
-            [InvalidInput(name, request.query_params[name], expected) for name in unknown]
+            [InvalidInput(name, request.query_params[name], expected) for name in refused]
         )

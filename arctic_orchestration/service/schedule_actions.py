@@ -89,17 +89,17 @@ def act_on_schedules(
     filters = replace(filters, status=status)
     with service.database.read() as tx:
         places = service.places(tx, caller, location)
-        found, cursor = [], None
+        matched, cursor = [], None
         while not matches_none:
             page, cursor = page_of_schedules(tx, caller, places, filters, cursor, _PAGE)
-            found += [(place, one.row.name) for place, one in page]
+            matched += [(place, one.row.name) for place, one in page]
             if cursor is None:
                 break
-    progress = Progress(action, options, [name for _, name in found])
+    progress = Progress(action, options, [name for _, name in matched])
     if options.dry_run:
         return progress.result()
     for place in places:
-        names = [name for where, name in found if where is place]
+        names = [name for where, name in matched if where is place]
         if names:
             _change_all(service, caller, action, place.name, names, progress)
     return progress.result()

@@ -132,18 +132,18 @@ def page_of_schedules(
     """Returns a page of the schedules that a caller may see, and the cursor of the next page."""
     first, after = paging.values(cursor, str, str) or ("", "")
     store = ScheduleStore()
-    found: list[tuple[Location, ListedSchedule]] = []
+    matched: list[tuple[Location, ListedSchedule]] = []
     for place in places:
         if place.name < first:
             continue
         begin = after if place.name == first else ""
-        room = limit - len(found)
+        room = limit - len(matched)
         if room == 0:
-            return found, paging.cursor(place.name, begin)
+            return matched, paging.cursor(place.name, begin)
         page = list_schedules(
             tx, store, place, filters.filter_in(place, caller), after=begin, limit=room
         )
-        found += [(place, listed) for listed in page.listed]
+        matched += [(place, listed) for listed in page.listed]
         if page.next_after is not None:
-            return found, paging.cursor(place.name, page.next_after)
-    return found, None
+            return matched, paging.cursor(place.name, page.next_after)
+    return matched, None

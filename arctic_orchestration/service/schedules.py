@@ -75,8 +75,8 @@ def list_schedules(
     """List schedules by location and name."""
     with service.database.read() as tx:
         places = service.places(tx, caller, location)
-        found, following = page_of_schedules(tx, caller, places, filters, cursor, limit)
-    listed = [{"location": place.name, **one.to_json()} for place, one in found]
+        matched, following = page_of_schedules(tx, caller, places, filters, cursor, limit)
+    listed = [{"location": place.name, **one.to_json()} for place, one in matched]
     return documents.SchedulePageDocument.model_validate(
         {"schedules": listed, "next_cursor": following}
     )

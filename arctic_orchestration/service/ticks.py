@@ -37,7 +37,7 @@ def list_ticks(
 
     Only cron expressions and timers tick; a suspended schedule has no next tick.
     """
-    now, found = utc_now(), []
+    now, matched = utc_now(), []
     with service.database.read() as tx:
         places = service.places(tx, caller, location)
         listed, next_cursor = page_of_schedules(tx, caller, places, filters, cursor, limit)
@@ -48,8 +48,8 @@ def list_ticks(
             for row in rows:
                 if row.id in stored:
                     before = previous_ticks(stored[row.id], row.created_at, now, previous)
-                    found.append(_ticks(place.name, row, coming[row.name], before))
-    return documents.TicksPage(schedules=found, next_cursor=next_cursor)
+                    matched.append(_ticks(place.name, row, coming[row.name], before))
+    return documents.TicksPage(schedules=matched, next_cursor=next_cursor)
 
 
 @router.get("/schedules/{name}/ticks")

@@ -14,7 +14,7 @@ from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.service import app, tokens
-from arctic_orchestration.service.access import AccessRules, Known, Needs, Open
+from arctic_orchestration.service.access import AccessRules, AnyCaller, Needs, Open
 from arctic_orchestration.service.scopes import parse_scopes
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.audit import Actor
@@ -59,9 +59,9 @@ def test_every_route_declares_its_scope(
         str(context.path): type(one.call)
         for context in iter_route_contexts(routes)
         for one in context.dependant.dependencies
-        if isinstance(one.call, (Open, Known))
+        if isinstance(one.call, (Open, AnyCaller))
     }
-    assert free == {"/healthz": Open, "/readyz": Open, "/api/v1/openapi.json": Known}
+    assert free == {"/healthz": Open, "/readyz": Open, "/api/v1/openapi.json": AnyCaller}
     assert all(
         scope.endswith(":read") == (method == "GET") or path.endswith("schedule-files")
         for method, path, scope in declared(api())

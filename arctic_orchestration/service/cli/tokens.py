@@ -59,16 +59,16 @@ def list_(as_json: JsonOption = False) -> None:
     """List tokens, with their scopes and last use."""
     now = utc_now()
     with _opened() as (settings, database), database.read() as tx:
-        found = tokens.every(tx, settings.cluster)
+        stored = tokens.every(tx, settings.cluster)
     if as_json:
-        print_json({"tokens": [token.to_json(now) for token in found]})
+        print_json({"tokens": [token.to_json(now) for token in stored]})
         return
     shown = Rows(
-        f"{counted(len(found), 'token')} of cluster {escape(settings.cluster)}",
+        f"{counted(len(stored), 'token')} of cluster {escape(settings.cluster)}",
         *("token", "status", "scopes", "made by", "made", "expires", "last use"),
         text="scopes",
     )
-    for token in found:
+    for token in stored:
         shown.add(
             escape(token.name),
             token.status(now),
