@@ -17,6 +17,7 @@ from arctic_orchestration.service import (
     schedule_files,
     schedules,
     ticks,
+    waiting,
 )
 from arctic_orchestration.service.access import AccessRules, AnyCaller, Needs, Open
 from arctic_orchestration.service.guard import Guard
@@ -36,6 +37,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     jobs.router,
     job_actions.router,
     locations.router,
+    waiting.router,
     audit.router,
 )
 _DESCRIPTION = """\

@@ -1,0 +1,82 @@
+"""``/waiting`` and ``/why-not``: what waits over all features, over REST."""
+
+import pytest
+
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.waiting.reader import waiting, waiting_by_cause
+from arctic_orchestration_tests.service.conftest import MakeApi
+from arctic_orchestration_tests.service.test_access import token
+from arctic_orchestration_tests.waiting.planted import NOW, ODD, plant
+
+
+@pytest.fixture
+def planted(database: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
+    """Something waits for each planted cause."""
+    plant(database)
+    for module in ("waiting", "access", "service"):
+        monkeypatch.setattr(
+            f"arctic_orchestration.service.{module}.utc_now", lambda: NOW, raising=False
+        )
+    return database
+
+
+def test_causes_are_those_of_the_command(api: MakeApi, planted: Database) -> None:
+    """Word for word, with the counts."""
+    found = api().get("/waiting?group_by=cause").json()
+    with planted.read() as tx:
+        expected = waiting_by_cause(tx, "default", NOW).to_json()
+    assert found == {**expected, "next_cursor": None}
+    assert {"window", "concurrency:group:spark", "trigger", "suspended", "launch"} <= {
+        group["cause"] for group in found["groups"]
+    }
+
+
+def test_pages_have_each_wait_once(api: MakeApi, planted: Database) -> None:
+    """Also one with a name that is markup and moves a cursor: JSON shows it as it is."""
+    client, seen, cursor = api(), [], ""
+    while cursor is not None:
+        page = client.get(f"/waiting?limit=3&cursor={cursor}" if cursor else "/waiting?limit=3")
+        assert page.status_code == 200, page.text
+        seen += page.json()["waits"]
+        cursor = page.json()["next_cursor"]
+    with planted.read() as tx:
+        expected = waiting(tx, "default", NOW, limit=1_000).to_json()["waits"]
+    assert seen == expected
+    assert any(ODD in wait["name"] for wait in seen)
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("kind=sloth", "kind"),
+        ("group_by=mood", "group_by"),
+        ("limit=0", "limit"),
+        ("cursor=%22", "after"),
+        ("color=blue", "color"),
+    ],
+)
+def test_a_bad_filter_is_refused_by_name(
+    api: MakeApi, database: Database, query: str, field: str
+) -> None:
+    answer = api().get(f"/waiting?{query}")
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
+
+
+def test_a_token_of_one_location_sees_what_waits_there(api: MakeApi, planted: Database) -> None:
+    """It has to name the location; what belongs to none is not shown to it."""
+    client = api(token=token(planted, "waiting:read@location=here"))
+    assert client.get("/waiting").status_code == 403
+    assert client.get("/waiting?location=there").status_code == 403
+    waits = client.get("/waiting?location=here").json()["waits"]
+    assert {wait["location"] for wait in waits} == {"here"}
+
+
+def test_why_not_names_the_window(api: MakeApi, planted: Database) -> None:
+    """As the command does; a moment to come and an unknown schedule are refused."""
+    client = api()
+    at = "2026-01-01T00:00:30Z"
+    found = client.get(f"/why-not?schedule=at_night&at={at}").json()
+    assert (found["location"], found["cause"]) == ("here", "window")
+    refused = client.get("/why-not?schedule=at_night&at=2031-01-01T00:00:00Z")
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "at")
+    assert client.get(f"/why-not?schedule=nowhere&at={at}").status_code == 404
