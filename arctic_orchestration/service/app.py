@@ -8,6 +8,8 @@ from fastapi.routing import APIRoute, iter_route_contexts
 
 from arctic_orchestration.service import (
     audit,
+    compaction,
+    compaction_actions,
     health,
     job_actions,
     jobs,
@@ -38,10 +40,12 @@ ROUTERS: tuple[APIRouter, ...] = (
     job_actions.router,
     locations.router,
     waiting.router,
+    compaction.router,
+    compaction_actions.router,
     audit.router,
 )
 _DESCRIPTION = """\
-Schedules and jobs of arctic_orchestration: what waits, why, and until when.
+Schedules, jobs, compaction and consumers of arctic_orchestration: what waits, why, until when.
 
 Errors are `application/problem+json` (RFC 9457) and name every invalid field with its value and
 what was expected. What can be changed has an `ETag`; send it as `If-Match`. Lists have a

@@ -1,5 +1,6 @@
 """Parameters that many routes share, and the refusal of refused ones."""
 
+import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -37,6 +38,11 @@ def moment(text: str, *, field: str) -> datetime:
     except ValueError:
         pass
     raise InvalidInput(field, text, "a moment with its zone, such as 2026-01-01T00:00:00Z")
+
+
+def etag(*values: object) -> str:
+    """Returns the ETag of an object with these properties."""
+    return f'"{hashlib.sha256(repr(values).encode()).hexdigest()[:32]}"'
 
 
 def check_etag(if_match: str | None, current: str, *, required: bool = False) -> None:

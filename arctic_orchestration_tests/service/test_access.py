@@ -21,9 +21,13 @@ from arctic_orchestration.state.audit import Actor
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.conftest import MakeApi
+from arctic_orchestration_tests.waiting.planted import plant_compaction, plant_partitions
 
 MakeWorld = Callable[..., World]
 
+#: what answers call what they list
+LISTS = ("schedules", "jobs", "locations", "matched", "tables", "queues", "tasks", "records",
+         "consumers")  # fmt: skip
 ANN = Actor(name="ann", cluster="default")
 
 
@@ -162,7 +166,11 @@ def test_a_narrowed_token_reaches_nothing_else(
     here = world([schedule("a")])
     here.feed.arrive("raw/a", "1")
     here.tick(1)
+    with database.begin() as tx:
+        plant_compaction(tx)
+        plant_partitions(tx)
     with_all = api()
+    task = with_all.get("/compaction/tasks").json()["tasks"][0]["task"]
     (job,) = with_all.get("/jobs").json()["jobs"]
     body = {"name": "a", "target": {"job": "x"}, "trigger": {"cron": {"expression": "0 4 * * *"}}}
     for number, limit in enumerate(("location=there", "schedule=b*")):
@@ -171,19 +179,23 @@ def test_a_narrowed_token_reaches_nothing_else(
         for method, path, scope in declared(client):
             if limit == "schedule=b*" and scope.startswith("locations"):
                 continue
-            where = path.format(name="a", id=job["id"], location="here", action="enable")
+            where = path.format(
+                name="a", id=job["id"], location="here", action="enable", table="lake.busy",
+                queue="big", queue_action="resume", task=task, task_action="cancel",
+                consumer="totals",
+            )  # fmt: skip
             where = where.replace("job-actions/enable", "job-actions/cancel")
             form = {"schedules": [body]} if path.endswith("files") else body
             query = "?dry_run=false&at_most=9" if path.endswith("{action}") else ""
+            if path.endswith("why-not"):
+                query = "?schedule=a&at=2026-01-01T00:00:00Z"
             answer = client.request(
                 method,
                 f"http://localhost{where}{query}",
                 json=form if method in ("POST", "PUT", "PATCH") else None,
                 headers={"If-Match": "*"},
             )
-            seen = answer.status_code == 200 and any(
-                answer.json().get(key) for key in ("schedules", "jobs", "locations", "matched")
-            )
+            seen = answer.status_code == 200 and any(answer.json().get(key) for key in LISTS)
             assert not seen, (method, path, limit)
             assert answer.status_code in (200, 403), (method, path, limit, answer.text)
     with database.begin() as tx:

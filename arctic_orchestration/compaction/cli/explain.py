@@ -18,27 +18,20 @@ from arctic_orchestration.compaction.cli.context import (
 from arctic_orchestration.compaction.cli.file_stats import read_tables
 from arctic_orchestration.compaction.cli.plan import left_text, plan_json, plan_now
 from arctic_orchestration.compaction.cli.policy import Line, policy_lines
-from arctic_orchestration.compaction.cli.records import record_json
 from arctic_orchestration.compaction.cli.tables import (
-    TableView,
-    numbers_json,
     numbers_text,
     queue_text,
-    table_view,
+    read_view,
     tasks_text,
 )
 from arctic_orchestration.compaction.cli.task import colored
-from arctic_orchestration.compaction.commit.records import CompactionRecord, records
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.planning.table_plan import TablePlan
-from arctic_orchestration.compaction.queue import task_store
-from arctic_orchestration.compaction.queue.task import Task, TaskState
+from arctic_orchestration.compaction.queue.task import Task
+from arctic_orchestration.compaction.views.table_details import TableDetails, table_details
+from arctic_orchestration.compaction.views.tables import numbers_json
 from arctic_orchestration.compaction.views.task_waits import (
-    QueueNow,
-    Waiting,
     commit_text,
-    queue_now,
-    waiting_tasks,
 )
 from arctic_orchestration.console.display import console, counted, short_id
 from arctic_orchestration.console.state import JsonOption
@@ -52,10 +45,9 @@ _OPEN, _SHUT, _WAITS = "[green]✓[/]", "[red]✗[/]", "[yellow]…[/]"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainedTable:
+class ExplainedTable(TableDetails):
     """The state of a table."""
 
-    seen: TableView
     #: none: its properties are invalid
     policy: Policy | None
     lines: Sequence[Line]
@@ -63,11 +55,6 @@ class ExplainedTable:
     plan: TablePlan | None
     #: why there is no policy, or no plan
     problem: str | None
-    queue: QueueNow | None
-    #: the first of all live tasks
-    waiting: Sequence[Waiting]
-    quarantined: Sequence[Task]
-    last: CompactionRecord | None
 
     def due_text(self, now: datetime) -> tuple[str, str]:
         """Returns whether it is checked, and the reason: a mark, and a sentence."""
@@ -131,24 +118,20 @@ def explained_table(state: Opened, name: str, now: datetime, limit: int) -> Expl
         plan = plan_now(state, name, now)
     except ArcticError as error:
         problem = str(error)
-    seen = table_view(state, name, read_tables(state, [name])[name])
+    seen = read_view(state, name, read_tables(state, [name])[name])
     with state.database.read() as tx:
-        last = records(tx, table=name, limit=1)
-        return ExplainedTable(
-            seen=seen,
-            policy=policy,
-            lines=lines,
-            plan=plan,
-            problem=problem,
-            queue=queue_now(tx, seen.row.queue) if seen.row else None,
-            waiting=waiting_tasks(tx, seen.row, now, limit) if seen.row else [],
-            quarantined=sorted(
-                task_store.tasks(tx, table=name, states=[TaskState.QUARANTINED]),
-                key=lambda task: task.state_at,
-                reverse=True,
-            ),
-            last=last[0] if last else None,
-        )
+        details = table_details(tx, seen, now, limit)
+    return ExplainedTable(
+        seen=seen,
+        policy=policy,
+        lines=lines,
+        plan=plan,
+        problem=problem,
+        queue=details.queue,
+        waiting=details.waiting,
+        quarantined=details.quarantined,
+        last=details.last,
+    )
 
 
 def print_explanation(explained: ExplainedTable, now: datetime) -> None:
@@ -284,7 +267,7 @@ def print_document(explained: ExplainedTable, now: datetime) -> None:
 
 def explanation_json(explained: ExplainedTable, now: datetime) -> dict[str, Any]:
     """Returns the state of a table for programs; its keys are stable."""
-    seen, row, queue = explained.seen, explained.seen.row, explained.queue
+    seen, row = explained.seen, explained.seen.row
     return {
         "table": seen.name,
         "reasons": seen.reasons(now),
@@ -298,32 +281,12 @@ def explanation_json(explained: ExplainedTable, now: datetime) -> dict[str, Any]
         "due": explained.due_text(now)[1],
         "due_since": iso(row.due_since) if row else None,
         "rests_until": iso(row.rests_until) if row and row.rests(now) else None,
-        "resting_files": [
-            {"path": one.path, "rests": one.rests, "until": iso(one.until), "reason": one.reason}
-            for one in seen.resting
-        ],
         "refused": row and row.refused,
         "plan": explained.plan and plan_json(explained.plan),
-        "queue": queue
-        and row
-        and {
-            "queue": queue.queue.name,
-            "because": row.queue_reason,
-            "level": row.level,
-            "workers": len(queue.workers),
-            "slots": queue.slots,
-        },
-        "live": sum(seen.tasks.values()),
-        "tasks": [one.to_json() for one in explained.waiting],
-        "quarantined": [
-            {"task": task.id, "partition": task.partition, "at": iso(task.state_at),
-             "reason": task.reason}
-            for task in explained.quarantined
-        ],
-        "last_commit": explained.last and record_json(explained.last),
+        **explained.details_json(),
         "next_commit_at": iso(row.next_commit_at) if row else None,
         "commit_trouble": row and row.commit_trouble,
-    }  # fmt: skip
+    }
 
 
 def _ordinal(number: int) -> str:

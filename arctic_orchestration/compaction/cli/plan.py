@@ -13,11 +13,12 @@ from arctic_orchestration.compaction.cli.context import (
     opened_compaction,
     working,
 )
-from arctic_orchestration.compaction.cli.task import file_json, print_files
+from arctic_orchestration.compaction.cli.task import print_files
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.planning.table_plan import LeftAlone, TablePlan
 from arctic_orchestration.compaction.queue.offers import Offered
 from arctic_orchestration.compaction.queue.task import PlannedTask
+from arctic_orchestration.compaction.views.tasks import file_json
 from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape

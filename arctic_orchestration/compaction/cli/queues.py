@@ -1,11 +1,12 @@
 """``arctic compaction queues``: the queues in which merge tasks wait for workers."""
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction import control
 from arctic_orchestration.compaction.cli.context import opened_compaction, positive_duration
 from arctic_orchestration.compaction.queue import queues
 from arctic_orchestration.compaction.queue.queues import (
@@ -14,7 +15,8 @@ from arctic_orchestration.compaction.queue.queues import (
     QueueCounts,
     QueueState,
 )
-from arctic_orchestration.compaction.queue.task import WAITING, TaskState
+from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.views.queues import counted_json, queue_json, waiting_in
 from arctic_orchestration.compaction.work.workers import Worker, live_workers
 from arctic_orchestration.console.display import Rows, console, counted, print_json
 from arctic_orchestration.console.state import JsonOption
@@ -40,7 +42,7 @@ def list_(as_json: JsonOption = False) -> None:
         found = queues.counted(tx)
         workers = {one.queue.name: live_workers(tx, one.queue.name) for one in found}
     if as_json:
-        print_json({"queues": [_json(one, workers[one.queue.name]) for one in found]})
+        print_json({"queues": [counted_json(one, workers[one.queue.name]) for one in found]})
         return
     shown = Rows(
         counted(len(found), "queue"),
@@ -55,7 +57,7 @@ def list_(as_json: JsonOption = False) -> None:
             str(queue.level),
             str(queue.share),
             f"{one.live} of {queue.capacity}",
-            str(_waiting(one) or ""),
+            str(waiting_in(one) or ""),
             str(one.states.get(TaskState.CLAIMED, "")),
             str(one.states.get(TaskState.MERGED, "")),
             str(one.tables or ""),
@@ -89,7 +91,7 @@ def add(
     )
     with opened_compaction(makes=True) as state, state.database.begin() as tx:
         queues.add_queue(tx, queue, utc_now())
-        details = _queue_json(queue)
+        details = queue_json(queue)
         audit.record(tx, state.actor, "compaction", "queues add", name, **details)
     _print_done(queue, "is added", as_json)
 
@@ -122,7 +124,7 @@ def update(
             max_workers=max_workers,
             execution_timeout_seconds=seconds,
         )
-        details = _queue_json(queue)
+        details = queue_json(queue)
         audit.record(tx, state.actor, "compaction", "queues update", name, **details)
     _print_done(queue, "is changed", as_json)
 
@@ -133,7 +135,7 @@ def pause(name: NameArgument, as_json: JsonOption = False) -> None:
 
     Merges in progress are finished and committed.
     """
-    _set_state(name, "pause", QueueState.PAUSED, "is paused: no worker claims its tasks", as_json)
+    _change(name, "pause", "is paused: no worker claims its tasks", as_json)
 
 
 @app.command()
@@ -143,21 +145,19 @@ def drain(name: NameArgument, as_json: JsonOption = False) -> None:
     Waiting tasks are merged; its tables stay due.
     """
     does = "takes no new tasks; what waits is merged"
-    _set_state(name, "drain", QueueState.DRAINING, does, as_json)
+    _change(name, "drain", does, as_json)
 
 
 @app.command()
 def resume(name: NameArgument, as_json: JsonOption = False) -> None:
     """Resume a queue that was paused or drained."""
-    _set_state(name, "resume", QueueState.OPEN, "takes tasks, and workers claim them", as_json)
+    _change(name, "resume", "takes tasks, and workers claim them", as_json)
 
 
-def _set_state(name: str, action: str, state: QueueState, does: str, as_json: bool) -> None:
+def _change(name: str, action: str, does: str, as_json: bool) -> None:
+    state = control.QUEUE_ACTIONS[action]
     with opened_compaction() as opened, opened.database.begin() as tx:
-        before = queues.set_state(tx, name, state)
-        if before is not state:
-            details = {"before": before.value}
-            audit.record(tx, opened.actor, "compaction", f"queues {action}", name, **details)
+        before = control.change_queue(tx, name, action, opened.actor)
     if as_json:
         print_json({"queue": name, "state": state.value, "before": before.value})
         return
@@ -186,7 +186,7 @@ def delete(name: NameArgument, as_json: JsonOption = False) -> None:
 
 def _print_done(queue: CompactionQueue, done: str, as_json: bool) -> None:
     if as_json:
-        print_json({"queue": _queue_json(queue)})
+        print_json({"queue": queue_json(queue)})
         return
     console().print(
         f"compaction queue {escape(queue.name)} {done}: capacity {queue.capacity}, "
@@ -194,10 +194,6 @@ def _print_done(queue: CompactionQueue, done: str, as_json: bool) -> None:
         f"at most {counted(queue.max_workers, 'worker')} requested, execution timeout "
         f"{format_duration(timedelta(seconds=queue.execution_timeout_seconds))}"
     )
-
-
-def _waiting(one: QueueCounts) -> int:
-    return sum(one.states.get(state, 0) for state in WAITING)
 
 
 def _trouble(one: QueueCounts, workers: list[Worker]) -> str:
@@ -208,35 +204,6 @@ def _trouble(one: QueueCounts, workers: list[Worker]) -> str:
         parts.append("draining: it takes no new tasks")
     elif not one.room:
         parts.append("full: tables that find no room stay due")
-    if _waiting(one) and not workers:
+    if waiting_in(one) and not workers:
         parts.append("no worker serves it")
     return f"[yellow]{'; '.join(parts)}[/]" if parts else ""
-
-
-def _queue_json(queue: CompactionQueue) -> dict[str, Any]:
-    return {
-        "queue": queue.name,
-        "capacity": queue.capacity,
-        "level": queue.level,
-        "share": queue.share,
-        "max_workers": queue.max_workers,
-        "execution_timeout_seconds": queue.execution_timeout_seconds,
-        "state": queue.state.value,
-    }
-
-
-def _json(one: QueueCounts, workers: list[Worker]) -> dict[str, Any]:
-    """Returns a queue for programs; its keys are stable."""
-    return {
-        **_queue_json(one.queue),
-        "tasks": one.live,
-        "room": one.room,
-        "waiting": _waiting(one),
-        "claimed": one.states.get(TaskState.CLAIMED, 0),
-        "merged": one.states.get(TaskState.MERGED, 0),
-        "tables": one.tables,
-        "workers": [
-            {"worker": worker.id, "parallelism": worker.parallelism, "host": worker.host}
-            for worker in workers
-        ],
-    }

@@ -1,7 +1,7 @@
 """``arctic compaction records``: the commits, one line a snapshot."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -9,10 +9,11 @@ from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.cli.context import opened_compaction
 from arctic_orchestration.compaction.commit.records import CompactionRecord
 from arctic_orchestration.compaction.commit.records import records as read_records
+from arctic_orchestration.compaction.views.records import record_json
 from arctic_orchestration.console.display import Rows, console, counted, moment, print_json, seconds
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
-from arctic_orchestration.quantities import format_bytes, iso
+from arctic_orchestration.quantities import format_bytes
 
 
 def records(
@@ -56,26 +57,6 @@ def print_records(title: str | None, found: list[CompactionRecord]) -> None:
             escape(_how(record)),
         )
     shown.print()
-
-
-def record_json(record: CompactionRecord) -> dict[str, Any]:
-    """Returns a record for programs; its keys are stable."""
-    return {
-        "table": record.table,
-        "snapshot_id": record.snapshot_id,
-        "at": iso(record.at),
-        "tasks": list(record.tasks),
-        "files_in": record.files_in,
-        "files_out": record.files_out,
-        "delete_files_removed": record.delete_files_removed,
-        "bytes_in": record.bytes_in,
-        "bytes_out": record.bytes_out,
-        "rows": record.rows,
-        "rows_deleted": record.rows_deleted,
-        "merge_seconds": record.merge_seconds,
-        "waited_seconds": record.waited_seconds,
-        "ways": dict(record.ways),
-    }
 
 
 def _how(record: CompactionRecord) -> str:

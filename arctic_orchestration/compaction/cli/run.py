@@ -10,10 +10,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.cli.context import TableArgument, opened_compaction
 from arctic_orchestration.compaction.cli.plan import ForceOption, offer_json, offer_text
-from arctic_orchestration.compaction.cli.records import print_records, record_json
+from arctic_orchestration.compaction.cli.records import print_records
 from arctic_orchestration.compaction.cli.spark import ConfOption, LakeSpark
-from arctic_orchestration.compaction.cli.tasks import task_json
 from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.views.records import record_json
+from arctic_orchestration.compaction.views.tasks import task_json
 from arctic_orchestration.console.display import console, counted, print_json
 from arctic_orchestration.console.signals import on_stop_signal
 from arctic_orchestration.console.state import JsonOption

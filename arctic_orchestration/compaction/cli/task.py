@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
 
 from arctic_orchestration.compaction.queue.task import Move, Task, TaskState
 from arctic_orchestration.compaction.work.attempt import Attempt
 from arctic_orchestration.console.display import Rows, console, counted, moment, span
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
-from arctic_orchestration.quantities import format_bytes, iso
+from arctic_orchestration.quantities import format_bytes
 
 #: the maximum number of a task's files listed for people
 _FILES_SHOWN = 20
@@ -67,41 +66,6 @@ def print_task(
     _print_attempts(attempts)
     _print_files(group)
     _print_history(history)
-
-
-def task_document(
-    group: FileGroup, attempts: Sequence[Attempt], history: Sequence[Move]
-) -> dict[str, Any]:
-    """Returns the details of a task for programs; the keys are stable."""
-    return {
-        "planned_from": group.snapshot_id,
-        "data_files": [file_json(file) for file in group.files],
-        "deletes": [
-            {"path": one.path, "kind": one.kind.value, "bytes": one.size, "rows": one.rows}
-            for one in group.delete_files
-        ],
-        "tried": [_attempt_json(attempt) for attempt in attempts],
-        "history": [
-            {
-                "at": iso(move.at),
-                "from": move.before and move.before.value,
-                "state": move.state.value,
-                "reason": move.reason,
-                "attempt": move.attempt_id,
-            }
-            for move in history
-        ],
-    }
-
-
-def file_json(file: LiveFile) -> dict[str, Any]:
-    """Returns a data file for programs."""
-    return {
-        "path": file.path,
-        "bytes": file.size,
-        "rows": file.rows,
-        "deletes": len(file.deletes),
-    }
 
 
 def print_files(files: Sequence[LiveFile], title: str | None, *, most: int = _FILES_SHOWN) -> None:
@@ -174,29 +138,3 @@ def _print_history(history: Sequence[Move]) -> None:
 
 def _bytes(attempt: Attempt) -> str:
     return format_bytes(sum(output.size for output in attempt.outputs or ()))
-
-
-def _attempt_json(attempt: Attempt) -> dict[str, Any]:
-    return {
-        "attempt": attempt.id,
-        "token": attempt.token,
-        "worker": attempt.worker,
-        "state": attempt.state.value,
-        "reason": attempt.reason,
-        "claimed_at": iso(attempt.claimed_at),
-        "expires_at": iso(attempt.expires_at),
-        "ended_at": iso(attempt.ended_at),
-        "directory": attempt.directory,
-        "location": attempt.location,
-        "cleaned_at": iso(attempt.cleaned_at),
-        "clean_trouble": attempt.clean_trouble,
-        "kept_because": attempt.kept_reason,
-        "outputs": None
-        if attempt.outputs is None
-        else [{"path": one.path, "bytes": one.size, "rows": one.rows} for one in attempt.outputs],
-        "rows_in": attempt.rows_in,
-        "rows_deleted": attempt.rows_deleted,
-        "rows_out": attempt.rows_out,
-        "way": attempt.way,
-        "because": attempt.because,
-    }

@@ -2,25 +2,28 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import sqlalchemy as sa
 import typer
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction import control, tables
 from arctic_orchestration.compaction.cli.context import Opened, opened_compaction
-from arctic_orchestration.compaction.cli.task import colored, print_task, task_document
+from arctic_orchestration.compaction.cli.task import colored, print_task
 from arctic_orchestration.compaction.commit import commit_leases, commits
 from arctic_orchestration.compaction.commit.commit_leases import CommitLease
 from arctic_orchestration.compaction.queue import backoff, queues, task_store
 from arctic_orchestration.compaction.queue.task import (
-    ENDED,
-    LIVE,
-    TASK_COLUMNS,
-    WAITING,
     Task,
     TaskState,
+)
+from arctic_orchestration.compaction.views.tasks import (
+    list_tasks,
+    parse_states,
+    task_document,
+    task_json,
+    tasks_by_state,
 )
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.console.display import (
@@ -34,20 +37,14 @@ from arctic_orchestration.console.display import (
 )
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
-from arctic_orchestration.errors import ArcticError, InvalidInput, TransitionRefused
-from arctic_orchestration.quantities import format_bytes, format_moment, iso
-from arctic_orchestration.state import audit
-from arctic_orchestration.state.audit import Actor
-from arctic_orchestration.state.compaction_tables import compaction_tasks
+from arctic_orchestration.errors import ArcticError, TransitionRefused
+from arctic_orchestration.quantities import format_bytes, format_moment
 
 IdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="A task's id, or a part of it that no other has.")
 ]
 
 app = typer.Typer(help="Manage merge tasks.", no_args_is_help=True)
-
-#: words for several states
-_SEVERAL = {"waiting": WAITING, "live": LIVE, "ended": ENDED, "all": tuple(TaskState)}
 
 
 @app.command("list")
@@ -67,15 +64,15 @@ def list_(
 
     Tasks that ended follow, newest first.
     """
-    states = _states(state or ["live"])
+    states = parse_states(state or ["live"])
     now = utc_now()
     with opened_compaction() as opened, opened.database.read() as tx:
         if table is not None:
             tables.table_by_name(tx, table)
         if queue is not None:
             queues.queue_by_name(tx, queue)
-        counts = _counts(tx, table, queue)
-        found = _found(tx, states, table, queue, limit)
+        counts = tasks_by_state(tx, table, queue)
+        found = list_tasks(tx, states, table=table, queue=queue, limit=limit)
     matching = sum(counts.get(one, 0) for one in states)
     quarantined = counts.get(TaskState.QUARANTINED, 0)
     if as_json:
@@ -120,36 +117,16 @@ def retry(id: IdArgument, as_json: JsonOption = False) -> None:
 
     The files of a task in quarantine are planned again.
     """
-    now = utc_now()
     with opened_compaction() as opened, opened.database.begin() as tx:
-        found = _locked(tx, id)
-        if found.state is TaskState.FAILED:
-            reason = f"attempt {found.attempts + 1} of {found.max_attempts} at once: requested by "
-            reason += opened.actor.name
-            moved = [(found.id, found.state)]
-            task_store.move(tx, moved, TaskState.PLANNED, reason, now, values={"not_before": None})
-            message = f"task {found.id} of {found.table} can be claimed again"
-        elif found.state is TaskState.QUARANTINED:
-            tables.wake(tx, found.table)
-            due = f"task {found.id} is retried, requested by {opened.actor.name}"
-            files = task_store.group_of(tx, found.id).files
-            backoff.end_rests(tx, found.table, [file.path for file in files])
-            tables.make_due(tx, found.table, due, now)
-            message = (
-                f"{found.table}: the files of task {found.id} no longer rest, and are planned again"
-            )
-        else:
-            raise TransitionRefused(
-                f"Compaction task {found.id} is {found.state}; only failed or "
-                "quarantined tasks can be retried; nothing was changed"
-            )
-        details = {"table": found.table, "state": found.state.value}
-        audit.record(tx, opened.actor, "compaction", "tasks retry", found.id, **details)
-        after = task_store.task_by_id(tx, found.id)
+        before = control.locked_task(tx, task_store.task_by_id_part(tx, id).id)
+        after = control.retry_task(tx, before, utc_now(), opened.actor)
     if as_json:
         print_json(task_json(after))
+    elif before.state is TaskState.FAILED:
+        console().print(escape(f"task {before.id} of {before.table} can be claimed again"))
     else:
-        console().print(escape(message))
+        files = f"the files of task {before.id}"
+        console().print(escape(f"{before.table}: {files} no longer rest, and are planned again"))
 
 
 @app.command("cancel")
@@ -160,10 +137,10 @@ def cancel(id: IdArgument, as_json: JsonOption = False) -> None:
     """
     with opened_compaction() as opened:
         with opened.database.begin() as tx:
-            found = _locked(tx, id)
+            found = control.locked_task(tx, task_store.task_by_id_part(tx, id).id)
             lease = _lease_for(tx, found) if found.state is TaskState.MERGED else None
             if lease is None:
-                _cancel_waiting(tx, found, opened.actor)
+                control.cancel_task(tx, found, utc_now(), opened.actor)
         if lease is not None:
             _cancel_merged(opened, found, lease)
         with opened.database.read() as tx:
@@ -176,29 +153,6 @@ def cancel(id: IdArgument, as_json: JsonOption = False) -> None:
         f"task {found.id} of {escape(found.table)} is canceled; its {counted(found.files, 'file')} "
         f"rest until {until}; end that with: arctic compaction wake {escape(found.table)}"
     )
-
-
-def _cancel_waiting(tx: sa.Connection, task: Task, by: Actor) -> None:
-    if task.state not in WAITING:
-        raise TransitionRefused(
-            f"Compaction task {task.id} is {task.state}; what can be canceled waits: it is "
-            "planned, failed or merged; nothing was changed"
-        )
-    now = utc_now()
-    # Before the task ends, which releases its files.
-    reason = f"canceled by {by.name}"
-    why = f"task {task.id}: {reason}"
-    backoff.rest_files_of(tx, task, why, now, length=backoff.CANCELED_REST)
-    task_store.move(
-        tx, [(task.id, task.state)], TaskState.CANCELED, reason, now,
-        values={"not_before": None},
-    )  # fmt: skip
-    _audit_cancel(tx, task, by)
-
-
-def _audit_cancel(tx: sa.Connection, task: Task, by: Actor) -> None:
-    details = {"table": task.table, "state": task.state.value}
-    audit.record(tx, by, "compaction", "tasks cancel", task.id, **details)
 
 
 def _lease_for(tx: sa.Connection, task: Task) -> CommitLease:
@@ -221,7 +175,7 @@ def _cancel_merged(opened: Opened, task: Task, lease: CommitLease) -> None:
         _require_uncommitted(opened, task)
         with opened.database.begin() as tx:
             commits.cancel_merged(tx, task.id, f"canceled by {opened.actor.name}", lease)
-            _audit_cancel(tx, task, opened.actor)
+            control.record_cancel(tx, task, opened.actor)
     finally:
         with opened.database.begin() as tx:
             commit_leases.end_commit_lease(tx, lease, trouble=trouble)
@@ -247,92 +201,6 @@ def _require_uncommitted(opened: Opened, task: Task) -> None:
                 f"Compaction task {task.id} is in snapshot {snapshot.snapshot_id} already, which "
                 "the committer's next round writes down; nothing was changed"
             )
-
-
-def task_json(task: Task) -> dict[str, Any]:
-    """Returns a task for programs; its keys are stable."""
-    return {
-        "task": task.id,
-        "table": task.table,
-        "queue": task.queue,
-        "kind": task.kind.value,
-        "state": task.state.value,
-        "reason": task.reason,
-        "state_at": iso(task.state_at),
-        "partition": task.partition,
-        "files": task.files,
-        "delete_files": task.delete_files,
-        "small_files": task.small_files,
-        "bytes": task.bytes,
-        "rows": task.rows,
-        "planned_because": task.planned_reason,
-        "gain": task.gain,
-        "level": task.level,
-        "waiting_since": iso(task.waiting_since),
-        "not_before": iso(task.not_before),
-        "attempts": task.attempts,
-        "max_attempts": task.max_attempts,
-        "snapshot_id": task.snapshot_id,
-        "ended_at": iso(task.ended_at),
-    }
-
-
-def _locked(tx: sa.Connection, part: str) -> Task:
-    """Returns the task, read again under a lock."""
-    found = task_store.task_by_id_part(tx, part)
-    tables.lock_table(tx, found.table)
-    return task_store.task_by_id(tx, found.id)
-
-
-def _states(words: Sequence[str]) -> list[TaskState]:
-    states: set[TaskState] = set()
-    for word in words:
-        if word in _SEVERAL:
-            states.update(_SEVERAL[word])
-        elif word in list(TaskState):
-            states.add(TaskState(word))
-        else:
-            expected = ", ".join([*(state.value for state in TaskState), *_SEVERAL])
-            raise InvalidInput("--state", word, f"one of {expected}")
-    return [state for state in TaskState if state in states]
-
-
-def _where(table: str | None, queue: str | None) -> list[sa.ColumnElement[bool]]:
-    col = compaction_tasks.c
-    where: list[sa.ColumnElement[bool]] = []
-    if table is not None:
-        where.append(col.table_name == table)
-    if queue is not None:
-        where.append(col.queue == queue)
-    return where
-
-
-def _counts(tx: sa.Connection, table: str | None, queue: str | None) -> dict[TaskState, int]:
-    col = compaction_tasks.c
-    query = sa.select(col.state, sa.func.count()).where(*_where(table, queue))
-    return {TaskState(state): count for state, count in tx.execute(query.group_by(col.state))}
-
-
-def _found(
-    tx: sa.Connection,
-    states: Collection[TaskState],
-    table: str | None,
-    queue: str | None,
-    limit: int,
-) -> list[Task]:
-    live = [state for state in states if state in LIVE]
-    found = task_store.tasks(tx, table=table, queue=queue, states=live, limit=limit) if live else []
-    ended = [state.value for state in states if state in ENDED]
-    if ended and len(found) < limit:
-        col = compaction_tasks.c
-        query = (
-            sa.select(*(col[name] for name in TASK_COLUMNS))
-            .where(*_where(table, queue), col.state.in_(ended))
-            .order_by(col.ended_at.desc(), col.id.desc())
-            .limit(limit - len(found))
-        )
-        found += [Task.from_row(row) for row in tx.execute(query).mappings()]
-    return found
 
 
 def _print(

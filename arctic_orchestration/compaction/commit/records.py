@@ -1,7 +1,7 @@
 """Records of compaction: one for each commit, kept until it is pruned."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -77,11 +77,38 @@ def records(
         table: only of this table.
         limit: the maximum number.
     """
+    return [record for _, record in numbered(tx, table=table, limit=limit)]
+
+
+def numbered(
+    tx: sa.Connection,
+    *,
+    table: str | None = None,
+    queues: Collection[str] | None = None,
+    before: tuple[datetime, int] | None = None,
+    limit: int | None = None,
+) -> list[tuple[int, CompactionRecord]]:
+    """Returns records with their numbers, newest first.
+
+    Args:
+        tx: the transaction.
+        table: only of this table.
+        queues: only of tables that are in these queues now; None: of all tables.
+        before: only those before a record, by its moment and its number.
+        limit: the maximum number.
+    """
     col = compaction_records.c
     query = sa.select(compaction_records).order_by(col.at.desc(), col.id.desc()).limit(limit)
     if table is not None:
         query = query.where(col.table_name == table)
-    return [_from_row(row) for row in tx.execute(query).mappings()]
+    if queues is not None:
+        there = sa.select(compaction_tables.c.name)
+        there = there.where(dialect.among(tx, compaction_tables.c.queue, queues))
+        query = query.where(col.table_name.in_(there))
+    if before is not None:
+        at, id = before
+        query = query.where((col.at < at) | ((col.at == at) & (col.id < id)))
+    return [(row["id"], _from_row(row)) for row in tx.execute(query).mappings()]
 
 
 def record_of(tx: sa.Connection, table: str, snapshot_id: int) -> CompactionRecord | None:

@@ -1,0 +1,148 @@
+"""Manual control of compaction: queues, tasks that failed or wait, tables that rest.
+
+Each change leaves its record in the audit log, in the same transaction.
+"""
+
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.queue import backoff, queues, task_store
+from arctic_orchestration.compaction.queue.queue import QueueState
+from arctic_orchestration.compaction.queue.task import WAITING, Task, TaskState
+from arctic_orchestration.errors import TransitionRefused
+from arctic_orchestration.quantities import iso
+from arctic_orchestration.state import audit
+from arctic_orchestration.state.audit import Actor
+
+#: the states that people give to a queue, by the name of the command
+QUEUE_ACTIONS = {
+    "pause": QueueState.PAUSED,
+    "drain": QueueState.DRAINING,
+    "resume": QueueState.OPEN,
+}
+
+
+def change_queue(tx: sa.Connection, name: str, action: str, actor: Actor) -> QueueState:
+    """Pauses, drains or resumes a queue; one that is in that state already stays as it is.
+
+    Returns:
+        the state before.
+
+    Errors:
+        NotFound: no such queue.
+    """
+    state = QUEUE_ACTIONS[action]
+    before = queues.set_state(tx, name, state)
+    if before is not state:
+        audit.record(
+            tx, actor, "compaction", f"queues {action}", name,
+            before={"state": before.value}, after={"state": state.value},
+        )  # fmt: skip
+    return before
+
+
+def locked_task(tx: sa.Connection, id: str) -> Task:
+    """Returns a task, with its table locked until the transaction ends.
+
+    Errors:
+        NotFound: no such task.
+    """
+    tables.lock_table(tx, task_store.task_by_id(tx, id).table)
+    return task_store.task_by_id(tx, id)
+
+
+def retry_task(tx: sa.Connection, task: Task, now: datetime, actor: Actor) -> Task:
+    """Retries a locked task that failed at once; plans the files of one in quarantine again.
+
+    Returns:
+        the task after that.
+
+    Errors:
+        TransitionRefused: it neither failed nor is in quarantine.
+    """
+    if task.state is TaskState.FAILED:
+        reason = f"attempt {task.attempts + 1} of {task.max_attempts} at once: requested by "
+        reason += actor.name
+        moved = [(task.id, task.state)]
+        task_store.move(tx, moved, TaskState.PLANNED, reason, now, values={"not_before": None})
+    elif task.state is TaskState.QUARANTINED:
+        tables.wake(tx, task.table)
+        due = f"task {task.id} is retried, requested by {actor.name}"
+        files = task_store.group_of(tx, task.id).files
+        backoff.end_rests(tx, task.table, [file.path for file in files])
+        tables.make_due(tx, task.table, due, now)
+    else:
+        raise TransitionRefused(
+            f"Compaction task {task.id} is {task.state}; only failed or "
+            "quarantined tasks can be retried; nothing was changed"
+        )
+    return _recorded(tx, task, "retry", actor)
+
+
+def cancel_task(tx: sa.Connection, task: Task, now: datetime, actor: Actor) -> Task:
+    """Cancels a locked task that waits; its files rest for a day.
+
+    Returns:
+        the task after that.
+
+    Errors:
+        TransitionRefused: it does not wait.
+    """
+    if task.state not in WAITING:
+        raise TransitionRefused(
+            f"Compaction task {task.id} is {task.state}; what can be canceled waits: it is "
+            "planned, failed or merged; nothing was changed"
+        )
+    # Before the task ends, which releases its files.
+    reason = f"canceled by {actor.name}"
+    why = f"task {task.id}: {reason}"
+    backoff.rest_files_of(tx, task, why, now, length=backoff.CANCELED_REST)
+    task_store.move(
+        tx, [(task.id, task.state)], TaskState.CANCELED, reason, now,
+        values={"not_before": None},
+    )  # fmt: skip
+    return record_cancel(tx, task, actor)
+
+
+def record_cancel(tx: sa.Connection, task: Task, actor: Actor) -> Task:
+    """Records that a task was canceled, in the transaction that did it; returns it as it is now."""
+    return _recorded(tx, task, "cancel", actor)
+
+
+def wake_table(tx: sa.Connection, name: str, now: datetime, actor: Actor) -> int | None:
+    """Ends the rest of a table and of its files, and makes it due.
+
+    Returns:
+        how many files rested; None: neither the table nor a file did, and nothing was changed.
+
+    Errors:
+        NotFound: compaction does not know the table.
+    """
+    before = tables.lock_table(tx, name)
+    files = len(backoff.resting(tx, name, now))
+    if not before.rests(now) and not files:
+        return None
+    tables.wake(tx, name)
+    backoff.end_rests(tx, name)
+    tables.make_due(tx, name, f"{actor.name} ended its rest", now)
+    audit.record(
+        tx, actor, "compaction", "wake", name, files=files,
+        before={
+            "rests_until": iso(before.rests_until) if before.rests(now) else None,
+            "files": files,
+        },
+        after={"rests_until": None, "files": 0},
+    )  # fmt: skip
+    return files
+
+
+def _recorded(tx: sa.Connection, before: Task, action: str, actor: Actor) -> Task:
+    after = task_store.task_by_id(tx, before.id)
+    audit.record(
+        tx, actor, "compaction", f"tasks {action}", before.id,
+        table=before.table, state=before.state.value,
+        before={"state": before.state.value}, after={"state": after.state.value},
+    )  # fmt: skip
+    return after

@@ -1,0 +1,168 @@
+"""Tables of the lake in compaction: their state, for people and programs."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit.records import records
+from arctic_orchestration.compaction.planning.policy import DISABLED
+from arctic_orchestration.compaction.queue import backoff
+from arctic_orchestration.compaction.queue.backoff import Rest
+from arctic_orchestration.compaction.queue.task import WAITING, TaskState
+from arctic_orchestration.compaction.tables import CompactionTable
+from arctic_orchestration.errors import NotFound
+from arctic_orchestration.quantities import counted, format_moment, iso
+from arctic_orchestration.state.compaction_tables import compaction_tasks, is_live
+
+if TYPE_CHECKING:
+    from arctic_orchestration.lake.manifests import TableNumbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableView:
+    """The state of a table: of its files, and in compaction."""
+
+    name: str
+    #: none: its files could not be counted, see ``trouble``
+    numbers: "TableNumbers | None"
+    trouble: str | None
+    #: none: the planner has not found it yet
+    row: CompactionTable | None
+    #: live tasks by state
+    tasks: Mapping[TaskState, int]
+    committed_at: datetime | None
+    enabled: bool
+    #: resting files, earliest wake first
+    resting: Sequence[Rest] = ()
+
+    @property
+    def waiting(self) -> int:
+        """The number of tasks that can be claimed, now or after their retry interval."""
+        return sum(self.tasks.get(state, 0) for state in WAITING)
+
+    def reasons(self, now: datetime) -> list[str]:
+        """Returns the messages about it, most urgent first."""
+        row = self.row
+        refused = row is not None and row.refused is not None and self.enabled
+        # The reason for a refusal is often why its files cannot be counted, too.
+        found = [self.trouble] if self.trouble and not refused else []
+        if not self.enabled:
+            found.append(f"not compacted: {DISABLED}")
+        if row is None:
+            return found or ["not planned yet"]
+        if row.gone_at is not None:
+            found.append(f"the catalog has it no more since {format_moment(row.gone_at)}")
+        if row.refused is not None and self.enabled:
+            found.append(f"refused: {row.refused}")
+        if row.rests(now) and row.rests_until is not None:
+            found.append(f"rests until {format_moment(row.rests_until)}: {row.rest_reason}")
+        if row.commit_trouble is not None:
+            found.append(f"not committed to: {row.commit_trouble}")
+        if row.mapped_to is None and row.property_queue not in (None, row.queue):
+            found.append(f"in queue {row.queue}: {row.queue_reason}")
+        if self.resting:
+            first, files = self.resting[0], counted(len(self.resting), "file")
+            found.append(f"{files} at rest until {format_moment(first.until)}: {first.reason}")
+        if row.due_since is not None:
+            found.append(f"due since {format_moment(row.due_since)}: {row.due_reason}")
+        if row.observed_at is not None:
+            found.append(
+                f"only observed, at {format_moment(row.observed_at)}: {row.observed_reason}"
+            )
+        if found:
+            return found
+        if row.looked_at is None:
+            return ["not planned yet"]
+        return [f"planned last at {format_moment(row.looked_at)}: {row.looked_reason}"]
+
+
+def table_view(
+    tx: sa.Connection,
+    name: str,
+    now: datetime,
+    *,
+    numbers: "TableNumbers | None" = None,
+    trouble: str | None = None,
+    enabled: bool = True,
+) -> TableView:
+    """Returns the view of a table.
+
+    Args:
+        tx: the transaction.
+        name: the table.
+        now: the moment.
+        numbers: see :class:`TableView`.
+        trouble: see :class:`TableView`.
+        enabled: whether its properties enable compaction.
+    """
+    try:
+        row = tables.table_by_name(tx, name)
+    except NotFound:
+        row = None
+    last = records(tx, table=name, limit=1)
+    resting = backoff.resting(tx, name, now)
+    return TableView(
+        name=name,
+        numbers=numbers,
+        trouble=trouble,
+        row=row,
+        tasks=_live_tasks(tx, name),
+        committed_at=last[0].at if last else None,
+        enabled=enabled,
+        resting=sorted(resting.values(), key=lambda one: (one.until, one.path)),
+    )
+
+
+def stored_table(tx: sa.Connection, row: CompactionTable, now: datetime) -> TableView:
+    """Returns the view of a table by the state database alone."""
+    return table_view(tx, row.name, now, enabled=row.refused != DISABLED)
+
+
+def numbers_json(numbers: "TableNumbers | None") -> dict[str, Any] | None:
+    """Returns the storage metrics of a table for programs; the keys are stable."""
+    return None if numbers is None else asdict(numbers)
+
+
+def _live_tasks(tx: sa.Connection, name: str) -> dict[TaskState, int]:
+    col = compaction_tasks.c
+    query = sa.select(col.state, sa.func.count()).where(col.table_name == name, is_live)
+    counts: dict[TaskState, int] = defaultdict(int)
+    for state, count in tx.execute(query.group_by(col.state)):
+        counts[TaskState(state)] = count
+    return dict(counts)
+
+
+def table_json(one: TableView, now: datetime) -> dict[str, Any]:
+    """Returns a table for programs; its keys are stable."""
+    row = one.row
+    return {
+        "table": one.name,
+        "numbers": numbers_json(one.numbers),
+        "trouble": one.trouble,
+        "enabled": one.enabled,
+        "queue": row and row.queue,
+        "known": row is not None,
+        "due_since": iso(row.due_since) if row else None,
+        "due_because": row and row.due_reason,
+        "rests_until": iso(row.rests_until) if row and row.rests(now) else None,
+        "resting_files": len(one.resting),
+        "commit_trouble": row and row.commit_trouble,
+        "rests_because": row.rest_reason if row and row.rests(now) else None,
+        "refused": row and row.refused,
+        "gone_at": iso(row.gone_at) if row else None,
+        "looked_at": iso(row.looked_at) if row else None,
+        "looked": row and row.looked_reason,
+        "observed_at": iso(row.observed_at) if row else None,
+        "observed": row and row.observed_reason,
+        "waiting": one.waiting,
+        "claimed": one.tasks.get(TaskState.CLAIMED, 0),
+        "merged": one.tasks.get(TaskState.MERGED, 0),
+        "last_commit_at": iso(one.committed_at),
+        "next_commit_at": iso(row.next_commit_at) if row else None,
+        "reasons": one.reasons(now),
+    }

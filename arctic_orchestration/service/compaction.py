@@ -1,0 +1,260 @@
+"""``/compaction``: its tables, queues, merge tasks and commits, by the state database alone.
+
+Compaction belongs to all clusters of a state database. A scope can be limited to its queues.
+"""
+
+from datetime import datetime
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Path, Query, Response
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit.records import numbered
+from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue.task import Task
+from arctic_orchestration.compaction.tables import CompactionTable
+from arctic_orchestration.compaction.views.queues import counted_json
+from arctic_orchestration.compaction.views.records import record_json
+from arctic_orchestration.compaction.views.table_details import table_details
+from arctic_orchestration.compaction.views.tables import TableView, stored_table, table_json
+from arctic_orchestration.compaction.views.task_waits import queue_now, wait_of
+from arctic_orchestration.compaction.views.tasks import (
+    After,
+    list_tasks,
+    parse_states,
+    position_of,
+    task_document,
+    task_json,
+)
+from arctic_orchestration.compaction.work.attempts import attempts_of
+from arctic_orchestration.compaction.work.workers import live_workers
+from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.service import compaction_documents as documents
+from arctic_orchestration.service import paging, parameters
+from arctic_orchestration.service.access import Caller, CompactionReader
+from arctic_orchestration.service.paging import Cursor, Limit
+from arctic_orchestration.service.parameters import HAS_ETAG, Text
+from arctic_orchestration.service.service import ServiceOfApp
+
+router = APIRouter(prefix="/compaction", tags=["compaction"])
+TableName = Annotated[str, Path(description="The table's name in the catalog: lake.flights.")]
+QueueName = Annotated[str, Path(description="The queue's name.")]
+TaskId = Annotated[str, Path(description="The task's id.")]
+OfTable = Annotated[Text, Query(description="Only of this table.")]
+#: so many live tasks are described with a table
+_TASKS = 100
+
+
+@router.get("/tables")
+def list_tables(
+    service: ServiceOfApp, caller: CompactionReader, limit: Limit = 50, cursor: Cursor = None
+) -> documents.CompactionTablePage:
+    """List tables that compaction knows, by name.
+
+    Without what stands in the catalog alone: numbers of files, and properties.
+    """
+    begin = paging.values(cursor, str)
+    now = utc_now()
+    with service.database.read() as tx:
+        rows = [
+            row
+            for row in tables.all_tables(tx)
+            if caller.admits(queue=row.queue) and (begin is None or row.name > begin[0])
+        ]
+        seen = [stored_table(tx, row, now) for row in rows[:limit]]
+    return documents.CompactionTablePage(
+        tables=[documents.of_table(table_json(one, now)) for one in seen],
+        next_cursor=paging.cursor(seen[-1].name) if len(rows) > limit else None,
+    )
+
+
+@router.get("/tables/{table}", responses={200: HAS_ETAG})
+def show_table(
+    service: ServiceOfApp, caller: CompactionReader, table: TableName, response: Response
+) -> documents.CompactionTableDetails:
+    """Show a table: why it is compacted or not, and what its tasks wait for."""
+    now = utc_now()
+    with service.database.read() as tx:
+        seen = stored_table(tx, known_table(tx, caller, table), now)
+        details = table_details(tx, seen, now, _TASKS).details_json()
+    response.headers["ETag"] = etag_of_table(seen)
+    return documents.CompactionTableDetails.model_validate(
+        {"table": documents.of_table(table_json(seen, now)), **details}
+    )
+
+
+@router.get("/queues")
+def list_queues(service: ServiceOfApp, caller: CompactionReader) -> documents.CompactionQueues:
+    """List queues of merge tasks by level, with their tasks and workers."""
+    with service.database.read() as tx:
+        found = [one for one in queues.counted(tx) if caller.admits(queue=one.queue.name)]
+        shown = [counted_json(one, live_workers(tx, one.queue.name)) for one in found]
+    return documents.CompactionQueues.model_validate({"queues": shown})
+
+
+@router.get("/queues/{queue}", responses={200: HAS_ETAG})
+def show_queue(
+    service: ServiceOfApp, caller: CompactionReader, queue: QueueName, response: Response
+) -> documents.CompactionQueueDocument:
+    """Show a queue of merge tasks, with its tasks and workers."""
+    caller.check(queue=queue)
+    with service.database.read() as tx:
+        return described_queue(tx, queue, response)
+
+
+@router.get("/tasks")
+def list_merge_tasks(
+    service: ServiceOfApp,
+    caller: CompactionReader,
+    table: OfTable = None,
+    queue: Annotated[Text, Query(description="Only of this queue.")] = None,
+    state: Annotated[
+        list[str] | None,
+        Query(description="Only in this state, or: waiting, live (default), ended, all."),
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> documents.CompactionTaskPage:
+    """List live merge tasks in the order of their claims, then those that ended, newest first."""
+    states = parse_states(state or ["live"])
+    after = _after(cursor)
+    with service.database.read() as tx:
+        found = list_tasks(
+            tx,
+            states,
+            table=table,
+            queue=queue,
+            queues=admitted_queues(tx, caller),
+            after=after,
+            limit=limit + 1,
+        )
+    shown, following = found[:limit], None
+    if len(found) > limit:
+        place, id = position_of(shown[-1])
+        following = paging.cursor(place.isoformat() if isinstance(place, datetime) else place, id)
+    return documents.CompactionTaskPage.model_validate(
+        {"tasks": [task_json(task) for task in shown], "next_cursor": following}
+    )
+
+
+@router.get("/tasks/{task}", responses={200: HAS_ETAG})
+def show_task(
+    service: ServiceOfApp, caller: CompactionReader, task: TaskId, response: Response
+) -> documents.CompactionTaskDetails:
+    """Show a merge task: its files, attempts and history, and what it waits for."""
+    now = utc_now()
+    with service.database.read() as tx:
+        found = task_store.task_by_id(tx, task)
+        caller.check(queue=found.queue)
+        details = task_document(
+            task_store.group_of(tx, task), attempts_of(tx, task), task_store.history(tx, task)
+        )
+        wait = None
+        if found.is_live:
+            table = tables.table_by_name(tx, found.table)
+            wait = wait_of(tx, found, table, queue_now(tx, found.queue), now)
+    response.headers["ETag"] = etag_of_task(found)
+    return documents.CompactionTaskDetails.model_validate(
+        {
+            **task_json(found),
+            "ahead": wait and wait.ahead,
+            **details,
+            "explanation": wait and wait.to_json(),
+        }
+    )
+
+
+@router.get("/records")
+def list_records(
+    service: ServiceOfApp,
+    caller: CompactionReader,
+    table: OfTable = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> documents.CompactionRecords:
+    """List commits of compaction, newest first; those of a table that is gone, without limits."""
+    begin = paging.values(cursor, str, int)
+    before = (parameters.moment(begin[0], field="cursor"), int(begin[1])) if begin else None
+    with service.database.read() as tx:
+        found = numbered(
+            tx, table=table, queues=admitted_queues(tx, caller), before=before, limit=limit + 1
+        )
+    shown, following = found[:limit], None
+    if len(found) > limit:
+        number, last = shown[-1]
+        following = paging.cursor(last.at.isoformat(), number)
+    return documents.CompactionRecords.model_validate(
+        {"records": [record_json(record) for _, record in shown], "next_cursor": following}
+    )
+
+
+def known_table(tx: sa.Connection, caller: Caller, name: str) -> CompactionTable:
+    """Returns the row of a table.
+
+    Errors:
+        NotFound: compaction does not know it; without the names of others, as the command has.
+        RequestRefused: 403; the caller may not.
+    """
+    try:
+        row = tables.table_by_name(tx, name)
+    except NotFound:
+        raise NotFound(f"compaction knows no table {name}") from None
+    caller.check(queue=row.queue)
+    return row
+
+
+def described_queue(
+    tx: sa.Connection, name: str, response: Response
+) -> documents.CompactionQueueDocument:
+    """Returns a queue, and sets its ETag.
+
+    Errors:
+        NotFound: no such queue.
+    """
+    found = next((one for one in queues.counted(tx) if one.queue.name == name), None)
+    if found is None:
+        raise NotFound(f"no compaction queue {name}")
+    response.headers["ETag"] = etag_of_queue(found.queue)
+    return documents.CompactionQueueDocument.model_validate(
+        counted_json(found, live_workers(tx, name))
+    )
+
+
+def admitted_queues(tx: sa.Connection, caller: Caller) -> list[str] | None:
+    """Returns the queues that a caller may read; None: all that there ever were."""
+    if caller.admits():
+        return None
+    return [one.name for one in queues.queues(tx) if caller.admits(queue=one.name)]
+
+
+def etag_of_queue(queue: queues.CompactionQueue) -> str:
+    """Returns the ETag of a queue: of its definition and its state."""
+    return parameters.etag(queue)
+
+
+def etag_of_task(task: Task) -> str:
+    """Returns the ETag of a task: of its state, its attempts and its queue."""
+    return parameters.etag(task.id, task.state, task.state_at, task.attempts, task.queue)
+
+
+def etag_of_table(seen: TableView) -> str:
+    """Returns the ETag of a table: of its queue, and whether it is due or rests."""
+    row = seen.row
+    state = row and (row.queue, row.due_number, row.failures, row.rests_until)
+    return parameters.etag(seen.name, state, seen.resting)
+
+
+def _after(cursor: str | None) -> After | None:
+    """Reads the position of the last task of a page: a live one, or one that ended.
+
+    Errors:
+        InvalidInput: it is another cursor.
+    """
+    try:
+        begin = paging.values(cursor, int, str)
+    except InvalidInput:
+        at, id = paging.values(cursor, str, str) or ("", "")
+        return parameters.moment(at, field="cursor"), id
+    return (begin[0], begin[1]) if begin is not None else None
