@@ -10,11 +10,13 @@ import sqlalchemy as sa
 from arctic_orchestration.consumers import store
 from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.consumers.partition_leases import LIVE, LOST, live_leases
+from arctic_orchestration.consumers.progress import counted
 from arctic_orchestration.consumers.specification import FROM_NOW, format_start, parse_start
 from arctic_orchestration.consumers.store import Consumer
 from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
 from arctic_orchestration.quantities import format_moment
-from arctic_orchestration.state import dialect
+from arctic_orchestration.state import audit, dialect
+from arctic_orchestration.state.audit import NOBODY, Actor
 from arctic_orchestration.state.consumer_tables import consumer_leases, consumer_partitions
 from arctic_orchestration.state.consumer_tables import consumers as consumer_rows
 
@@ -36,7 +38,7 @@ def retry(
     keys: Sequence[str] | None,
     now: datetime,
     *,
-    by: str = "a person",
+    actor: Actor = NOBODY,
 ) -> list[str]:
     """Redelivers partitions, with all of their attempts.
 
@@ -48,7 +50,7 @@ def retry(
         consumer: the consumer of the partitions.
         keys: the partitions; none: all discarded ones.
         now: the moment.
-        by: who requests it.
+        actor: who requests it, for the audit log.
 
     Returns:
         their keys, in the order of delivery.
@@ -79,7 +81,7 @@ def retry(
         )
     waiting: dict[str, Any] = {
         "state": PartitionState.WAITING.value, "state_at": now, "attempts": 0,
-        "not_before": None, "reason": f"delivered again by {by}", "held": False,
+        "not_before": None, "reason": f"delivered again by {_name(actor)}", "held": False,
     }  # fmt: skip
     number = held.next_number
     for row in rows:
@@ -95,7 +97,14 @@ def retry(
         this = sa.update(consumer_rows).where(consumer_rows.c.id == held.id)
         # The version as well: a read in progress has the old number.
         tx.execute(this.values(next_number=number, version=consumer_rows.c.version + 1))
-    return [row.partition for row in rows]
+    redelivered = [row.partition for row in rows]
+    if actor is not NOBODY:
+        audit.record(
+            tx, actor, "consumers", "retry", held.name, partitions=redelivered,
+            before={row.partition: row.state for row in rows},
+            after=dict.fromkeys(redelivered, PartitionState.WAITING.value),
+        )  # fmt: skip
+    return redelivered
 
 
 def check_reset(start: str | datetime, asset: str | None) -> str | datetime:
@@ -121,7 +130,7 @@ def reset(
     *,
     asset: str | None = None,
     end: LogEnd | None = None,
-    by: str = "a person",
+    actor: Actor = NOBODY,
 ) -> Consumer:
     """Resets a consumer: deletes its working set and its acknowledgements.
 
@@ -136,7 +145,7 @@ def reset(
         end: the end of the log, for ``from_now``. Without it, or for another log than the consumer
             has read, ``from_now`` means arrivals with this moment or a later one: it misses those
             of a writer whose clock is behind, or whose transaction began before.
-        by: who resets it.
+        actor: who resets it, for the audit log.
 
     Errors:
         InvalidInput: ``start`` or ``asset`` is invalid.
@@ -147,6 +156,8 @@ def reset(
     if held.until is not None and since is not None and since >= held.until:
         expected = f"a start before {held.until.isoformat()}, where this consumer ends"
         raise InvalidInput("start", start, expected)
+    progress = counted(tx, held.id, now)
+    left = f"{progress.acknowledged} acknowledged and {progress.waiting} waiting partitions"
     position = storage_id = None
     if begins == FROM_NOW and end is not None and end.storage_id == held.storage_id:
         since, position, storage_id = None, end.position, end.storage_id
@@ -161,7 +172,7 @@ def reset(
     tx.execute(
         sa.update(consumer_leases)
         .where(col.consumer_id == held.id, dialect.among(tx, col.token, tokens))
-        .values(state=LOST, reason=f"the consumer was reset by {by}", ended_at=now)
+        .values(state=LOST, reason=f"the consumer was reset by {_name(actor)}", ended_at=now)
     )
     tx.execute(sa.delete(consumer_partitions).where(_p.consumer_id == held.id))
     tx.execute(
@@ -173,7 +184,15 @@ def reset(
             at_end=False, read_at=None, passed_over=0, passed_over_reason=None,
         )
     )  # fmt: skip
-    return store.locked(tx, held.id)
+    after = store.locked(tx, held.id)
+    if actor is not NOBODY:
+        audit.record(
+            tx, actor, "consumers", "reset", held.name,
+            start=after.start, asset=asset, forgotten=left,
+            before={"asset": held.asset, "start": held.start},
+            after={"asset": after.asset, "start": after.start},
+        )  # fmt: skip
+    return after
 
 
 def check_delete(tx: sa.Connection, consumer: Consumer, now: datetime) -> None:
@@ -229,3 +248,7 @@ def delete(tx: sa.Connection, consumer: Consumer, now: datetime) -> None:
             passed_over=0, passed_over_reason=None,
         )
     )  # fmt: skip
+
+
+def _name(actor: Actor) -> str:
+    return actor.name or "a person"

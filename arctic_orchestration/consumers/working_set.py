@@ -325,13 +325,21 @@ def partitions_of(
     consumer_id: int,
     states: Collection[PartitionState] = (),
     limit: int | None = None,
+    *,
+    after: tuple[int, str] | None = None,
 ) -> list[Any]:
-    """Returns the rows of a consumer's partitions in delivery order, of some or all states."""
+    """Returns the rows of a consumer's partitions in delivery order, of some or all states.
+
+    ``after`` is the place and the key of a partition: only later ones are returned.
+    """
     col = consumer_partitions.c
     query = sa.select(consumer_partitions).where(col.consumer_id == consumer_id)
+    if after is not None:
+        place, key = after
+        query = query.where((col.place > place) | ((col.place == place) & (col.partition > key)))
     if states:
         query = query.where(col.state.in_([state.value for state in states]))
-    return list(tx.execute(query.order_by(col.place).limit(limit)))
+    return list(tx.execute(query.order_by(col.place, col.partition).limit(limit)))
 
 
 def event_of(row: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from arctic_orchestration.service import (
     audit,
     compaction,
     compaction_actions,
+    consumers,
     health,
     job_actions,
     jobs,
@@ -42,6 +43,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     waiting.router,
     compaction.router,
     compaction_actions.router,
+    consumers.router,
     audit.router,
 )
 _DESCRIPTION = """\

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 from fastapi import APIRouter
@@ -25,9 +26,6 @@ from arctic_orchestration_tests.waiting.planted import plant_compaction, plant_p
 
 MakeWorld = Callable[..., World]
 
-#: what answers call what they list
-LISTS = ("schedules", "jobs", "locations", "matched", "tables", "queues", "tasks", "records",
-         "consumers")  # fmt: skip
 ANN = Actor(name="ann", cluster="default")
 
 
@@ -41,6 +39,17 @@ def token(
 def schedule(name: str) -> Schedule:
     trigger = on.partitions("raw/a", count=2)
     return Schedule(name=name, target="rollup", trigger=trigger, enabled=True)
+
+
+#: what requests send that take another body than a schedule, by the end of their path
+FORMS: dict[str, Any] = {
+    "schedule-files": {"schedules": [schedule("a").to_form()]},
+    "retry": {"all": True},
+    "reset": {"start": "from_beginning"},
+}
+#: what answers call what they list
+LISTS = ("schedules", "jobs", "locations", "matched", "tables", "queues", "tasks", "records",
+         "consumers")  # fmt: skip
 
 
 def declared(client: TestClient) -> list[tuple[str, str, str]]:
@@ -172,7 +181,7 @@ def test_a_narrowed_token_reaches_nothing_else(
     with_all = api()
     task = with_all.get("/compaction/tasks").json()["tasks"][0]["task"]
     (job,) = with_all.get("/jobs").json()["jobs"]
-    body = {"name": "a", "target": {"job": "x"}, "trigger": {"cron": {"expression": "0 4 * * *"}}}
+    body = schedule("a").to_form()
     for number, limit in enumerate(("location=there", "schedule=b*")):
         text = token(database, f"*:write@{limit}", name=f"t{number}")
         client = api(token=text)
@@ -185,7 +194,7 @@ def test_a_narrowed_token_reaches_nothing_else(
                 consumer="totals",
             )  # fmt: skip
             where = where.replace("job-actions/enable", "job-actions/cancel")
-            form = {"schedules": [body]} if path.endswith("files") else body
+            form = FORMS.get(path.rpartition("/")[2], body)
             query = "?dry_run=false&at_most=9" if path.endswith("{action}") else ""
             if path.endswith("why-not"):
                 query = "?schedule=a&at=2026-01-01T00:00:00Z"

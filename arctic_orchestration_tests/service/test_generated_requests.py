@@ -62,6 +62,10 @@ def sound(operation: Any, path: dict[str, Any]) -> Any:
     options: dict[str, Any] = {"path_parameters": path, "query": {}, "headers": {"If-Match": "*"}}
     if operation.path.endswith("schedule-files"):
         options["body"] = {"schedules": [FORM]}
+    elif operation.path.endswith("/retry"):
+        options["body"] = {"all": True}
+    elif operation.path.endswith("/reset"):
+        options["body"] = {"start": "from_beginning"}
     elif operation.body:
         options["body"] = FORM
     if "body" in options:

@@ -3,13 +3,13 @@
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arctic_orchestration.consumers.engine import ConsumerEngine
-from arctic_orchestration.consumers.progress import Progress, counted
+from arctic_orchestration.consumers.progress import counted
 from arctic_orchestration.consumers.specification import ConsumerSpec
 from arctic_orchestration.consumers.store import Consumer
+from arctic_orchestration.consumers.views.consumers import NOT_READ, Standing
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.event_log.feed import Batch, Feed, FeedMode, Position
 from arctic_orchestration.state.database import Database
@@ -19,28 +19,6 @@ if TYPE_CHECKING:
     from arctic_orchestration.event_log.dagster_log import DagsterLog
 
 _NO_INSTANCE = "DAGSTER_HOME is not set"
-_NOT_READ = "the event log was not read"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
-    """The progress of a consumer.
-
-    Attributes:
-        consumer: the consumer.
-        progress: its partitions, done and left.
-        uncounted: why ``progress`` is that of the last read, without later events; none: it
-            includes them.
-    """
-
-    consumer: Consumer
-    progress: Progress
-    uncounted: str | None
-
-    @classmethod
-    def as_read(cls, consumer: Consumer, progress: Progress, why: str = _NOT_READ) -> "Standing":
-        """Returns the progress by the state database alone."""
-        return cls(consumer=consumer, progress=progress, uncounted=why)
 
 
 class _TooMuchError(ArcticError):
@@ -98,7 +76,7 @@ def standings(
     """
     with ExitStack() as opened:
         log: Feed | None = None
-        why = _NOT_READ
+        why = NOT_READ
         if reads_log and found:
             try:
                 log = opened.enter_context(_log({one.asset for one in found}))

@@ -4,14 +4,13 @@ from typing import Annotated
 
 import typer
 
-from arctic_orchestration.console.actor import actor, person
+from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.display import Rows, confirm, console, counted, print_json
 from arctic_orchestration.console.state import JsonOption, state_database
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.consumers import control, partition_leases, store, working_set
-from arctic_orchestration.consumers.cli.backlog import Standing, standings
+from arctic_orchestration.consumers.cli.backlog import standings
 from arctic_orchestration.consumers.cli.details import (
-    consumer_json,
     print_consumer,
     shown_lag,
     trouble_of,
@@ -19,7 +18,8 @@ from arctic_orchestration.consumers.cli.details import (
 from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.consumers.progress import counted as progress_of
 from arctic_orchestration.consumers.specification import FROM_NOW
-from arctic_orchestration.errors import ArcticError, InvalidInput
+from arctic_orchestration.consumers.views.consumers import Standing, consumer_json, parse_states
+from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import Database
@@ -38,7 +38,6 @@ LogOption = Annotated[
 ]
 #: ``list`` reads at most this much of the event log, which takes some three seconds
 EVENTS_COUNTED = 100_000
-_STATES = [state.value for state in PartitionState]
 
 
 @app.command("list")
@@ -83,7 +82,7 @@ def show(
     state: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Partitions of this state: {', '.join(_STATES)}; repeatable. "
+            help=f"Partitions of this state: {', '.join(PartitionState)}; repeatable. "
             "Default: all that are not acknowledged."
         ),
     ] = None,
@@ -94,7 +93,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a consumer: progress, deliveries, what is left."""
-    states = _states(state)
+    states = parse_states(state)
     settings, database = _opened()
     with database.read() as tx:
         now = database_time(tx)
@@ -126,8 +125,8 @@ def retry(
     settings, database = _opened()
     with database.begin() as tx:
         one = store.by_name(tx, settings.cluster, name)
-        keys = control.retry(tx, one, None if all_ else partitions, database_time(tx), by=person())
-        audit.record(tx, actor(settings.cluster), "consumers", "retry", name, partitions=keys)
+        by = actor(settings.cluster)
+        keys = control.retry(tx, one, None if all_ else partitions, database_time(tx), actor=by)
     database.close()
     if as_json:
         print_json({"consumer": name, "partitions": keys})
@@ -169,12 +168,11 @@ def reset(
         progress = progress_of(tx, one.id, database_time(tx))
     left = f"{progress.acknowledged} acknowledged and {progress.waiting} waiting partitions"
     confirm(f"{name} forgets {left}. Reset it?", yes=yes, as_json=as_json)
-    end = _end_of_log() if start == FROM_NOW else None
+    end = _present_end() if start == FROM_NOW else None
     with database.begin() as tx:
         now = database_time(tx)
-        after = control.reset(tx, one, start, now, asset=asset, end=end, by=person())
-        details = {"start": after.start, "asset": asset, "forgotten": left}
-        audit.record(tx, actor(settings.cluster), "consumers", "reset", name, **details)
+        by = actor(settings.cluster)
+        after = control.reset(tx, one, start, now, asset=asset, end=end, actor=by)
         progress = progress_of(tx, after.id, now)
     database.close()
     if as_json:
@@ -227,25 +225,13 @@ def delete(
     )
 
 
-def _end_of_log() -> control.LogEnd | None:
-    """Returns the end of the log of ``DAGSTER_HOME``; none: unavailable, and timestamps decide."""
-    from arctic_orchestration.consumers.dagster.event_source import end_of_log
+def _present_end() -> control.LogEnd | None:
+    # Dagster takes seconds to import.
+    from arctic_orchestration.consumers.dagster.event_source import present_end
 
-    try:
-        return end_of_log()
-    except ArcticError:
-        return None
+    return present_end()
 
 
 def _opened() -> tuple[Settings, Database]:
     settings = Settings.from_environment()
     return settings, state_database(settings, made_by="what uses a consumer")
-
-
-def _states(words: list[str] | None) -> list[PartitionState]:
-    if not words:
-        return [one for one in PartitionState if one is not PartitionState.ACKNOWLEDGED]
-    for word in words:
-        if word not in _STATES:
-            raise InvalidInput("--state", word, f"one of {', '.join(_STATES)}")
-    return [PartitionState(word) for word in words]

@@ -14,13 +14,15 @@ from arctic_orchestration.console.display import (
     span,
 )
 from arctic_orchestration.console.terminal import escape
-from arctic_orchestration.consumers.cli.backlog import Standing
 from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.consumers.progress import Progress
-from arctic_orchestration.consumers.store import Consumer
+from arctic_orchestration.consumers.views.consumers import (
+    Standing,
+    consumer_json,
+    lease_json,
+    partition_json,
+)
 from arctic_orchestration.consumers.views.waits import reason_of
-from arctic_orchestration.consumers.working_set import event_of
-from arctic_orchestration.quantities import iso
 
 _COLORS = {
     PartitionState.WAITING: "cyan",
@@ -55,8 +57,8 @@ def print_consumer(
         print_json(
             {
                 **consumer_json(standing),
-                "leases": [_lease_json(lease) for lease in leases],
-                "partitions": [_partition_json(row, one) for row in rows],
+                "leases": [lease_json(lease) for lease in leases],
+                "partitions": [partition_json(row, one) for row in rows],
                 "more": more,
             }
         )
@@ -140,62 +142,3 @@ def trouble_of(standing: Standing, now: datetime) -> str:
     if one.passed_over:
         notes.append(f"{counted(one.passed_over, 'arrival')} passed over: {one.passed_over_reason}")
     return f"[yellow]{escape('; '.join(notes))}[/]" if notes else ""
-
-
-def consumer_json(standing: Standing) -> dict[str, Any]:
-    """Returns a consumer for programs; its keys are stable."""
-    one, progress = standing.consumer, standing.progress
-    return {
-        "consumer": one.name,
-        "asset": one.asset,
-        "start": one.start,
-        "until": iso(one.until),
-        "registered_at": iso(one.created_at),
-        "read_at": iso(one.read_at),
-        "read_to_the_end": one.at_end,
-        "acknowledged": progress.acknowledged,
-        "waiting": progress.waiting,
-        "resting": progress.resting,
-        "held": progress.held,
-        "leased": progress.leased,
-        "discarded": progress.discarded,
-        "unread": progress.unread if standing.uncounted is None else None,
-        "share": round(progress.share, 6),
-        "caught_up": progress.caught_up if standing.uncounted is None else None,
-        "lag_seconds": None if progress.lag is None else progress.lag.total_seconds(),
-        "passed_over": one.passed_over,
-        "max_attempts": one.max_attempts,
-    }
-
-
-def _lease_json(lease: Any) -> dict[str, Any]:
-    return {
-        "token": lease.token,
-        "owner": lease.owner,
-        "partitions": lease.partitions,
-        "taken_at": iso(lease.taken_at),
-        "expires_at": iso(lease.expires_at),
-    }
-
-
-def _partition_json(row: Any, one: Consumer) -> dict[str, Any]:
-    event = event_of(row)
-    return {
-        "partition": row.partition,
-        "state": row.state,
-        "state_at": iso(row.state_at),
-        "reason": row.reason,
-        "delivery": f"{one.name}:{row.partition}:{row.number}",
-        "attempts": row.attempts,
-        "not_before": iso(row.not_before),
-        "held": row.held,
-        "arrivals": row.arrivals,
-        "first_at": iso(row.first_at),
-        "at": iso(row.at),
-        "arrived_again": row.next_number is not None,
-        "token": row.token,
-        "run_id": event.get("run_id"),
-        "bytes": event.get("bytes"),
-        "acknowledged_at": iso(row.acknowledged_at),
-        "acknowledgements": row.acknowledgements,
-    }

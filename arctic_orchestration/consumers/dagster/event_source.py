@@ -8,7 +8,12 @@ import dagster as dg
 
 from arctic_orchestration.consumers.control import LogEnd
 from arctic_orchestration.consumers.working_set import Existing
-from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
+from arctic_orchestration.errors import (
+    ArcticError,
+    ConfigurationError,
+    DatabaseUnavailable,
+    InvalidInput,
+)
 from arctic_orchestration.event_log.dagster_log import DagsterLog
 
 #: The accepted forms of an asset.
@@ -115,6 +120,14 @@ def end_of_log() -> LogEnd:
             return LogEnd(storage_id=log.storage_id, position=log.end().to_json())
         finally:
             log.close()
+
+
+def present_end() -> LogEnd | None:
+    """Returns the end of the log of ``DAGSTER_HOME``; none: unavailable, and timestamps decide."""
+    try:
+        return end_of_log()
+    except ArcticError:
+        return None
 
 
 def existing_in(
