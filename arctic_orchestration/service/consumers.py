@@ -113,7 +113,7 @@ def retry_partitions(
     if (form.partitions is not None) == form.all:
         raise InvalidInput("partitions", form.partitions, "partition keys, or all: true")
     with service.database.begin() as tx:
-        one = _known(service, tx, caller, consumer)
+        one = store.locked(tx, _known(service, tx, caller, consumer).id)
         parameters.check_etag(if_match, etag(one))
         now = database_time(tx)
         keys = control.retry(tx, one, form.partitions, now, actor=caller.actor)
