@@ -123,6 +123,14 @@ def span(begin: datetime, end: datetime) -> str:
     return format_duration(timedelta(seconds=max(0, round((end - begin).total_seconds()))))
 
 
+def rounded_span(begin: datetime, end: datetime) -> str:
+    """Returns a span for people; seconds of hours, and hours of days, say nothing."""
+    days, hours = (end - begin) // timedelta(days=1), (end - begin) // timedelta(hours=1)
+    if days >= 2:
+        return f"{days}d"
+    return f"{hours}h" if hours >= 2 else span(begin, end)
+
+
 def _positive(value: timedelta) -> timedelta:
     if not value:
         raise ValueError("a duration longer than 0s")

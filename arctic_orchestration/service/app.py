@@ -24,11 +24,12 @@ from arctic_orchestration.service import (
 )
 from arctic_orchestration.service.access import AccessRules, AnyCaller, Needs, Open
 from arctic_orchestration.service.guard import Guard
+from arctic_orchestration.service.pages import routes as pages
+from arctic_orchestration.service.pages.rendering import API
 from arctic_orchestration.service.service import Service
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 
-API = "/api/v1"
 #: The dependencies of which each route has one.
 DECLARATIONS = (Needs, AnyCaller, Open)
 #: The routers below ``/api/v1``; a room with a resource adds its router.
@@ -77,6 +78,8 @@ def create_app(settings: Settings, database: Database, rules: AccessRules) -> Fa
     app.add_middleware(Guard, loopback=rules.loopback)
     problems.install(app)
     app.include_router(health.router, responses=problems.RESPONSES)
+    app.include_router(pages.files)
+    app.include_router(pages.router)
     for router in ROUTERS:
         app.include_router(router, prefix=API, responses=problems.RESPONSES)
     undeclared = without_scope(app)

@@ -1,4 +1,7 @@
-"""Errors as ``application/problem+json`` of RFC 9457, with all invalid values at once."""
+"""Errors as ``application/problem+json`` of RFC 9457, with all invalid values at once.
+
+A browser gets the same as a page, but not below ``/api/v1``.
+"""
 
 import json
 import logging
@@ -25,6 +28,8 @@ from arctic_orchestration.errors import (
     TransitionRefused,
     shown,
 )
+from arctic_orchestration.service.pages.accepting import names_html
+from arctic_orchestration.service.pages.rendering import API, render
 from arctic_orchestration.specification import problems_of
 
 _log = logging.getLogger(__name__)
@@ -107,6 +112,8 @@ def answer(
         ],
         request_id=getattr(request.state, "request_id", ""),
     )
+    if names_html(request) and not request.url.path.startswith(f"{API}/"):
+        return render(request, "problem.html", status=status, headers=headers, problem=document)
     content = document.model_dump()
     return JSONResponse(content, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 

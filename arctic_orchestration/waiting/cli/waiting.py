@@ -1,15 +1,16 @@
 """``arctic waiting``: everything that waits, and for what."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.console.display import Rows, console, moment, print_json, span
+from arctic_orchestration.console.display import Rows, console, moment, print_json
 from arctic_orchestration.console.state import JsonOption, state_database
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.quantities import rounded_span
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.waiting.reader import waiting as read_page
 from arctic_orchestration.waiting.reader import waiting_by_cause
@@ -84,7 +85,7 @@ def _print_groups(found: WaitingByCause) -> None:
             group.kind.value,
             f"[yellow]{escape(group.cause)}[/]",
             str(group.count),
-            _age(group.since, found.at),
+            rounded_span(group.since, found.at),
             escape(": ".join(filter(None, [oldest.name, oldest.reason]))),
         )
     if found.groups:
@@ -107,7 +108,7 @@ def _print_wait(wait: Wait, now: datetime) -> None:
     out = console()
     where = f" of {escape(wait.location)}" if wait.location is not None else ""
     title = f"[bold]{escape(wait.name)}[/]  {wait.kind.value}{where}"
-    out.print(f"{title}  [yellow]{escape(wait.cause)}[/] for {_age(wait.since, now)}")
+    out.print(f"{title}  [yellow]{escape(wait.cause)}[/] for {rounded_span(wait.since, now)}")
     out.print(f"  {escape(wait.reason)}")
     held = [escape(holder.text) for holder in wait.held_by if holder.text != wait.reason]
     if held:
@@ -123,21 +124,13 @@ def _end(wait: Wait, now: datetime) -> str | None:
     if until.at is None:
         return None
     at = moment(until.at)
-    at += f", in {_age(now, until.at)}" if until.at > now else ", which is over"
+    at += f", in {rounded_span(now, until.at)}" if until.at > now else ", which is over"
     match until.certainty:
         case Certainty.KNOWN:
             return f"until {at} ({until.event})"
         case Certainty.FORECAST:
             return f"forecast {at} ({until.event})"
     return f"next {until.event} {at}"
-
-
-def _age(begin: datetime, end: datetime) -> str:
-    """Returns a span; seconds of hours, and hours of days, say nothing."""
-    days, hours = (end - begin) // timedelta(days=1), (end - begin) // timedelta(hours=1)
-    if days >= 2:
-        return f"{days}d"
-    return f"{hours}h" if hours >= 2 else span(begin, end)
 
 
 def _print_troubles(troubles: tuple[Trouble, ...]) -> None:

@@ -1,0 +1,1 @@
+"""The page: what the REST API answers, as HTML for people; it changes nothing."""
