@@ -2,7 +2,8 @@
 
 Those of the lake are of the instance that ``make demo`` left behind, in which nothing is started or
 changed. Those of the run queue are of an instance made for them (``queue_pictures.py``), as is that
-of a task's history (``task_pictures.py``).
+of a task's history (``task_pictures.py``). The page of ``arctic serve`` has a state of its own
+(``waiting_picture.py``).
 """
 
 import argparse
@@ -13,6 +14,7 @@ from pathlib import Path
 from browser import Page, Picture, page, webserver
 from queue_pictures import take_queue_pictures
 from task_pictures import take_task_pictures
+from waiting_picture import take_waiting_picture
 
 PICTURES = (
     Picture(
@@ -59,9 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--queue", action="store_true", help="only those of the run queue")
     only.add_argument("--tasks", action="store_true", help="only that of a task's history")
+    only.add_argument("--waiting", action="store_true", help="only that of what waits")
     given = parser.parse_args(arguments)
     home, into = given.home.resolve(), given.into.resolve()
-    all_of_them = not (given.queue or given.tasks)
+    all_of_them = not (given.queue or given.tasks or given.waiting)
     if all_of_them and not (home / "finished").exists():
         parser.error(f"--home: {home} has no finished demo; run: make demo")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -72,8 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # Else an invitation to Dagster's community covers the first page.
         tab.before_each_page("localStorage.setItem('communityNux', 'true')")
         files = _of_the_demo(tab, home, into) if all_of_them else []
-        files += [] if given.tasks else take_queue_pictures(tab, into)
-        files += [] if given.queue else take_task_pictures(tab, into)
+        files += take_queue_pictures(tab, into) if all_of_them or given.queue else []
+        files += take_task_pictures(tab, into) if all_of_them or given.tasks else []
+        files += take_waiting_picture(tab, into) if all_of_them or given.waiting else []
     for file in files:
         print(f"{file}: {file.stat().st_size:,} bytes")
 

@@ -112,7 +112,7 @@ def answer(
         ],
         request_id=getattr(request.state, "request_id", ""),
     )
-    if names_html(request) and not request.url.path.startswith(f"{API}/"):
+    if names_html(request) and not request.scope["path"].startswith(f"{API}/"):
         return render(request, "problem.html", status=status, headers=headers, problem=document)
     content = document.model_dump()
     return JSONResponse(content, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
+import sqlalchemy as sa
 from fastapi.routing import iter_route_contexts
 from starlette.testclient import TestClient
 
@@ -17,6 +18,7 @@ from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.service.pages import routes
 from arctic_orchestration.service.pages.rendering import API, link
+from arctic_orchestration.state import tables
 from arctic_orchestration.state.audit import Actor
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.schedules.simulated import World, at
@@ -160,11 +162,27 @@ def test_a_schedule_shows_its_trigger_as_a_tree(pages: TestClient) -> None:
 
 def test_a_job_shows_why_it_waits_and_its_events(pages: TestClient) -> None:
     page = shown(pages, f"/jobs/{job_of(pages, 'half')}")
-    assert "Its" not in page.text  # the style begins the sentence with a capital
     assert "its trigger is not satisfied yet: 1 of 2 partitions of raw/a have arrived" in page.text
     assert "monday" in page.text
     moved = shown(pages, f"/jobs/{job_of(pages, 'at_night')}").text
     assert "hold" in moved
+
+
+def test_what_this_version_cannot_read_is_shown_as_such(
+    pages: TestClient, database: Database
+) -> None:
+    """A job of an older version has no tree; a schedule of a later package has no explanation."""
+    job = job_of(pages, "first")
+    change = {"Content-Type": "application/merge-patch+json"}
+    path = f"{API}/schedules/first?location=here"
+    assert pages.patch(path, json={"priority": 5}, headers=change).status_code == 200
+    assert "belongs to another version" in shown(pages, f"/jobs/{job}").text
+    with database.begin() as tx:
+        tx.execute(sa.update(tables.schedules).values(spec='{"name": "s", "later": 1}'))
+    unreadable = "This version of the package cannot read it"
+    assert unreadable in shown(pages, "/schedules/half?location=here").text
+    assert unreadable in shown(pages, "/schedules").text
+    assert pages.get(f"/jobs/{job}").status_code == 409
 
 
 def test_filters_stand_in_the_url(pages: TestClient) -> None:

@@ -1,4 +1,4 @@
-"""``arctic serve``: the REST API in this process."""
+"""``arctic serve``: the REST API and its pages in this process."""
 
 import ipaddress
 from pathlib import Path
@@ -28,7 +28,7 @@ def serve(
         Path | None, typer.Option(help="The PEM file of its key.", exists=True, dir_okay=False)
     ] = None,
 ) -> None:
-    """Serve the REST API.
+    """Serve the REST API and its pages.
 
     On loopback it is open to all users of this machine until the first token is created: tokens
     create. Elsewhere nothing is served without a token or a trusted proxy.
@@ -46,7 +46,8 @@ def serve(
     app = create_app(settings, database, rules)
     scheme = "https" if tls_certificate is not None else "http"
     shown = f"[{host}]" if ":" in host else host
-    text = f"serving {scheme}://{shown}:{port}/api/v1 for cluster {settings.cluster}"
+    root = f"{scheme}://{shown}:{port}"
+    text = f"serving {root} and {root}/api/v1 for cluster {settings.cluster}"
     Console(stderr=True, highlight=False).print(escape(text))
     try:
         uvicorn.run(
