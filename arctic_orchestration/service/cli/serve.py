@@ -1,6 +1,7 @@
 """``arctic serve``: the REST API and its pages in this process."""
 
 import ipaddress
+import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -40,6 +41,7 @@ def serve(
 
     if tls_key is not None and tls_certificate is None:
         raise InvalidInput("--tls-key", tls_key, "--tls-certificate beside it")
+    _check_host(host)
     settings = Settings.from_environment()
     rules = AccessRules.from_environment(loopback=is_loopback(host), require_token=require_token)
     database = state_database(settings, made_by="the dispatcher", busy_seconds=_BUSY_SECONDS)
@@ -64,6 +66,21 @@ def serve(
         )
     finally:
         database.close()
+
+
+def _check_host(host: str) -> None:
+    """Refuses what is no address of a machine; an empty text would be all of this one's.
+
+    Errors:
+        InvalidInput: it cannot be looked up.
+    """
+    expected = "an address or a name of this machine, such as 127.0.0.1 or 0.0.0.0"
+    if not host:
+        raise InvalidInput("--host", host, expected)
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, ValueError) as error:
+        raise InvalidInput("--host", host, f"{expected} ({error})") from None
 
 
 def is_loopback(host: str) -> bool:
