@@ -37,7 +37,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(DEMO_STAMP)  ## land seven days of flights, wait for the runs, check the tables
 	$(BIN)/python -m arctic_orchestration.flights.demo
 
-dev: $(STAMP)  ## Dagster's UI with the flights lake alive, a day each minute, on http://127.0.0.1:3000
+dev: $(STAMP)  ## Dagster's UI and arctic serve with the flights lake alive: ports 3000 and 3001
 	sh tools/dev
 
 # The order of files is that of conftest.py; xdist's own has the proofs, which are few, at the end.

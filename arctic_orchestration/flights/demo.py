@@ -259,6 +259,8 @@ class Demo:
             "\nLook at it in Dagster's UI, then open http://127.0.0.1:3000\n"
             f"  DAGSTER_HOME={self._place.home} {Path(sys.executable).with_name('dagster')} dev "
             f"-w {self._place.workspace} -h 127.0.0.1\n"
+            "See what waits and why, then open http://127.0.0.1:3001\n"
+            f"  DAGSTER_HOME={self._place.home} {Path(sys.executable).with_name('arctic')} serve\n"
             "Announce a file yourself:\n"
             f"  DAGSTER_HOME={self._place.home} {Path(sys.executable).with_name('arctic')} "
             f"partitions add {asset_of('flights')} '2013-01-08|EWR'",
