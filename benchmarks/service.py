@@ -28,7 +28,8 @@ from arctic_orchestration.schedules.checker import BY_SUSPENSION, SUSPENDED
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.database import Database
-from arctic_orchestration.state.tables import jobs, locations, queue_waits, schedules
+from arctic_orchestration.state.run_queue_tables import queue_waits
+from arctic_orchestration.state.tables import jobs, locations, schedules
 from arctic_orchestration.waiting.reader import waiting, waiting_by_cause
 from arctic_orchestration.waiting.wait_filter import WaitFilter
 from arctic_orchestration_tests.postgres import PostgresServer, running_server

@@ -20,7 +20,7 @@ from arctic_orchestration.run_queue.tags import (
     queued_at_of,
 )
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import queue_levels
+from arctic_orchestration.state.run_queue_tables import queue_levels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

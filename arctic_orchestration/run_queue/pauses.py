@@ -15,7 +15,7 @@ from arctic_orchestration.errors import NotFound
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue.rules import Rules, known_names
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import queue_pauses
+from arctic_orchestration.state.run_queue_tables import queue_pauses
 
 
 class Pausable(StrEnum):

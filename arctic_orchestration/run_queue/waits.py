@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.run_queue.plan import Wait
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import queue_passes, queue_waits
+from arctic_orchestration.state.run_queue_tables import queue_passes, queue_waits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -165,9 +165,7 @@ class ScheduleStore:
     def launch_of(self, stored: StoredSchedule, trigger: str) -> str:
         """Returns what a run of the schedule gets, stored with each job at its admission.
 
-        Args:
-            stored: the schedule.
-            trigger: what fired, for people.
+        ``trigger`` is what fired, for people.
         """
         key = (stored.id, stored.version, trigger)
         if key not in self._launches:

@@ -24,15 +24,11 @@ all clusters that share the database.
 ``arctic_run_ends``          when the last run of a resource ended in a status
 ``arctic_notices``           messages for people, until they are sent
 ``arctic_resources``         one row for each resource that is counted: its lock
-``arctic_queue_pauses``      queues and groups of the run queue that a person paused or resumed
-``arctic_queue_levels``      manual levels of queued runs, until a pass has written them
-``arctic_queue_waits``       the last reported reason of each queued run's wait
-``arctic_queue_passes``      the last pass of each cluster's run queue, and its error
 ``arctic_audit``             manual changes and their authors
 ===========================  ===============================================================
 
 Others: ``partition_tables``, ``compaction_tables``, ``consumer_tables``, ``freshness_tables``,
-``service_tables``.
+``run_queue_tables``, ``service_tables``.
 """
 
 import sqlalchemy as sa
@@ -338,48 +334,6 @@ notices = sa.Table(
     sa.Column("sent_to", sa.Text, nullable=False, server_default="{}"),
     sa.Column("problem", sa.Text),
     sa.Index(None, "location_id", "send_at"),
-)
-
-queue_pauses = sa.Table(
-    "arctic_queue_pauses",
-    metadata,
-    sa.Column("cluster", sa.Text, primary_key=True),
-    sa.Column("kind", sa.Text, primary_key=True),
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("paused", sa.Boolean, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("at", UtcTime, nullable=False),
-    # The person; empty: unknown.
-    sa.Column("actor", sa.Text, nullable=False, server_default=sa.text("''")),
-)
-
-queue_levels = sa.Table(
-    "arctic_queue_levels",
-    metadata,
-    sa.Column("cluster", sa.Text, primary_key=True),
-    sa.Column("run_id", sa.Text, primary_key=True),
-    sa.Column("level", sa.Integer, nullable=False),
-    sa.Column("at", UtcTime, nullable=False),
-)
-
-queue_waits = sa.Table(
-    "arctic_queue_waits",
-    metadata,
-    sa.Column("cluster", sa.Text, primary_key=True),
-    sa.Column("run_id", sa.Text, primary_key=True),
-    # The reason's key, which detects changes; the reason is the text for people.
-    sa.Column("gate", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("since", UtcTime, nullable=False),
-    sa.Column("cause", sa.Text, nullable=False, server_default=sa.text("''")),
-)
-
-queue_passes = sa.Table(
-    "arctic_queue_passes",
-    metadata,
-    sa.Column("cluster", sa.Text, primary_key=True),
-    sa.Column("passed_at", UtcTime, nullable=False),
-    sa.Column("problem", sa.Text),
 )
 
 audit = sa.Table(

@@ -20,8 +20,8 @@ from arctic_orchestration.state import audit
 from arctic_orchestration.state.audit import Actor
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.run_queue_tables import queue_pauses
 from arctic_orchestration.state.tables import audit as audit_table
-from arctic_orchestration.state.tables import queue_pauses
 from arctic_orchestration_tests.cli.compacting import SmallLake, lake
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.cli.tasked import Tasked, tasked, three

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue import pauses, waits
 from arctic_orchestration.run_queue.pauses import Pausable, Pause
-from arctic_orchestration.state.tables import jobs, locations, queue_waits, schedules
+from arctic_orchestration.state.run_queue_tables import queue_waits
+from arctic_orchestration.state.tables import jobs, locations, schedules
 from arctic_orchestration.waits import (
     CLUSTER,
     Certainty,

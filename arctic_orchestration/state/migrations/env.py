@@ -8,6 +8,7 @@ from arctic_orchestration.state import (  # noqa: F401
     consumer_tables,
     freshness_tables,
     partition_tables,
+    run_queue_tables,
     service_tables,
 )
 from arctic_orchestration.state.migrations import VERSION_TABLE
