@@ -34,7 +34,12 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: the group of every user of a proxy
 EVERYBODY = "*"
 _LONGEST_ADDRESS = 100
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "remote-user")
+#: headers that proxies add; a request with one may come from anywhere
+_FORWARDED = (
+    "forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
+    "x-forwarded-server", "x-real-ip", "true-client-ip", "cf-connecting-ip", "remote-user",
+    "remote-groups",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,7 +136,8 @@ def caller_of(
     address = request.client.host if request.client else ""
     origin = {"cluster": cluster, "address": address, "request_id": request.state.request_id}
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
-    if scheme:
+    # A proxy may pass on what its users sign in with.
+    if scheme and (scheme.lower() == "bearer" or not rules.trusts(address)):
         token = tokens.find(tx, cluster, text.strip(), now) if scheme.lower() == "bearer" else None
         if token is None:
             raise _unknown("the token is unknown, expired or revoked")
@@ -139,13 +145,19 @@ def caller_of(
         return Actor(name=token.name, **origin), scopes, token
     user = request.headers.get("remote-user", "")
     if user and rules.trusts(address):
+        if any(len(request.headers.getlist(name)) > 1 for name in ("remote-user", "remote-groups")):
+            raise _unknown("the proxy passed on a Remote-User or Remote-Groups of its client")
         # The last entry is the proxy's own; the others are what the client claims.
-        client = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+        client = ",".join(request.headers.getlist("x-forwarded-for")).rpartition(",")[2].strip()
         origin["address"] = client[:_LONGEST_ADDRESS] or address
         groups = request.headers.get("remote-groups", "").replace(",", " ").split()
         return Actor(name=user, **origin), _of_groups(rules, groups), None
     closed = not rules.loopback or rules.require_token or rules.proxies
-    if closed or any(name in request.headers for name in _FORWARDED) or tokens.exist(tx, cluster):
+    # Proxies that add no header often speak HTTP/1.0 to what is behind them.
+    forwarded = request.scope["http_version"] == "1.0" or any(
+        name in request.headers for name in _FORWARDED
+    )
+    if closed or forwarded or tokens.exist(tx, cluster):
         raise _unknown("a token is needed: Authorization: Bearer (see: arctic tokens create)")
     return Actor(name="loopback", **origin), EVERYTHING, None
 
@@ -179,7 +191,9 @@ class Needs:
         room, verb = self.scope.room, self.scope.verb
         if not any(scope.has(room, verb) for scope in scopes):
             raise RequestRefused(403, f"{actor.name} has no scope {self.scope}")
-        return Caller(actor=actor, scopes=scopes, room=room, verb=verb)
+        caller = Caller(actor=actor, scopes=scopes, room=room, verb=verb)
+        request.state.is_limited = not caller.admits()
+        return caller
 
 
 class AnyCaller:

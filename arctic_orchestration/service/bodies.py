@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
+from starlette.requests import ClientDisconnect
 
 from arctic_orchestration.errors import InvalidInput, RequestRefused
 from arctic_orchestration.yaml_file import load
 
-MOST_BYTES = 10_000_000
+MOST_BYTES = 2_000_000
 #: how long a body may take to arrive
 LONGEST_SECONDS = 60.0
 _JSON = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECASE)
@@ -45,6 +46,8 @@ class Body:
                     if size > self.most_bytes:
                         raise RequestRefused(413, f"The body has more than {self.most_bytes} bytes")
                     parts.append(part)
+        except ClientDisconnect:
+            raise RequestRefused(400, "The body ended early")
         except TimeoutError:
             raise RequestRefused(408, f"The body took more than {LONGEST_SECONDS:.0f} s")
         try:
@@ -72,7 +75,7 @@ def parse(text: str, *, name: str = "body.json") -> object:
     return document
 
 
-async def _mapping(text: Annotated[str, Depends(Body())]) -> dict[str, Any]:
+def _mapping(text: Annotated[str, Depends(Body())]) -> dict[str, Any]:
     document = parse(text)
     if not isinstance(document, Mapping):
         problem = InvalidInput("body", document, "a JSON object")

@@ -5,6 +5,7 @@ The answers are those of the views that commands and REST show; no tool changes 
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from functools import wraps
 from itertools import islice
 from typing import Annotated, Any, ParamSpec
@@ -36,6 +37,7 @@ answers name the commands for a person.
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 #: decisions of a simulation that are returned
 _DECISIONS = 1_000
+_LONGEST = timedelta(days=366)
 _Parameters = ParamSpec("_Parameters")
 
 Location = Annotated[
@@ -144,7 +146,11 @@ class Questions:
         ]
         if problems:
             raise InvalidDefinition(problems)
-        decisions = simulate(declared, Timeline.parse(rows))
+        happens = Timeline.parse(rows)
+        begin, end = happens.lines[0].at, happens.lines[-1].at
+        if end - begin > _LONGEST:
+            raise InvalidInput("timeline", f"{end - begin}", "at most 366 days")
+        decisions = simulate(declared, happens)
         found = [decision.to_json() for decision in islice(decisions, _DECISIONS + 1)]
         return {"decisions": found[:_DECISIONS], "more": len(found) > _DECISIONS}
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.event_log.escaping import is_storable
 
 Limit = Annotated[int, Query(ge=1, le=1_000, description="At most so many.")]
 Cursor = Annotated[str | None, Query(max_length=2_000, description="next_cursor of a page.")]
@@ -41,4 +42,4 @@ def values(text: str | None, *kinds: type) -> list[Any] | None:
 def _is_sound(value: str | int) -> bool:
     if isinstance(value, int):
         return abs(value) < 2**63
-    return value.isprintable()
+    return is_storable(value)

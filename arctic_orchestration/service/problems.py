@@ -137,6 +137,13 @@ async def _arctic_error(request: Request, error: Exception) -> Response:
         # The message names hosts and users.
         detail = "The state database does not answer, or has another schema than this service."
         return answer(request, status, detail, headers={"Retry-After": str(RETRY_SECONDS)})
+    if getattr(request.state, "is_limited", False):
+        # The ends of these messages name objects that the caller may not see.
+        if isinstance(error, NotFound):
+            return answer(request, status, str(error).partition("; ")[0])
+        if isinstance(error, InvalidInput) and error.field == "--location":
+            hidden = InvalidInput("location", error.value, "the name of a location")
+            return answer(request, status, str(hidden), problems=[hidden])
     problems = [error] if isinstance(error, InvalidInput) else []
     if isinstance(error, InvalidDefinition):
         problems = list(error.problems)

@@ -55,6 +55,7 @@ def launch_schedule(
     service: ServiceOfApp,
     caller: SchedulesWriter,
     name: parameters.Name,
+    if_match: parameters.IfMatch = None,
     location: parameters.Location = None,
 ) -> documents.JobDocument:
     """Launch a schedule now, past its trigger and constraints, except limits on concurrency.
@@ -65,6 +66,7 @@ def launch_schedule(
     with service.database.read() as tx:
         place = service.place(tx, caller, location, schedule=name)
     with service.locked(place) as (tx, place):
+        parameters.check_etag(if_match, etag(schedule_by_name(tx, place, name)))
         store = ScheduleStore()
         job = job_control.launch_schedule(tx, store, place, name, now, actor=caller.actor)
     return documents.JobDocument.model_validate({"location": place.name, **job_json(job, name)})

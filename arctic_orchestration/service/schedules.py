@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Response
@@ -107,7 +108,8 @@ def create_schedule(
             )
         _apply(change, schedule, caller)
         made = document(change.tx, change.state.store, change.place, schedule.name, response)
-    response.headers["Location"] = f"/api/v1/schedules/{schedule.name}"
+    query = f"?location={quote(location, safe='')}" if location is not None else ""
+    response.headers["Location"] = f"/api/v1/schedules/{schedule.name}{query}"
     return made
 
 

@@ -126,7 +126,7 @@ def list_waiting(
 
     A token that is limited to a location has to name it.
     """
-    caller.check(**({"location": location} if location is not None else {}))
+    caller.check(**({"location": location} if location else {}))
     wanted = WaitFilter.parse(kind=kind, location=location, cause=cause, text=text)
     cluster, now = service.settings.cluster, utc_now()
     with service.database.read() as tx:

@@ -117,7 +117,7 @@ class _Reader:
                     places = enumerate(rows, start=number * _PLACES)
                     of_room = [one for place, some in places for one in read(some, place)]
                     texts = room.trouble and room.trouble(
-                        self._tx, self._scope.cluster, self._scope.now
+                        self._tx, self._scope, self._wanted.location
                     )
             except (DatabaseUnavailable, InvalidInput):
                 raise

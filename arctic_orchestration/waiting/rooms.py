@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -11,7 +10,7 @@ from arctic_orchestration.consumers.views import waits as consumers
 from arctic_orchestration.freshness.views import waits as freshness
 from arctic_orchestration.run_queue.views import waits as run_queue
 from arctic_orchestration.schedules.views import waits as schedules
-from arctic_orchestration.waits import WaitRows
+from arctic_orchestration.waits import WaitRows, WaitScope
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,8 +19,9 @@ class Room:
 
     name: str
     wait_rows: Callable[[], Sequence[WaitRows]]
-    #: sentences about processes without which everything of the feature waits
-    trouble: Callable[[sa.Connection, str, datetime], Sequence[str]] | None = None
+    #: sentences about processes without which everything of the feature waits, in one location or
+    #: all
+    trouble: Callable[[sa.Connection, WaitScope, str | None], Sequence[str]] | None = None
 
 
 ROOMS: tuple[Room, ...] = (

@@ -99,9 +99,14 @@ class Cursor:
             padded = text + "=" * (-len(text) % 4)
             since, place, *keys = json.loads(base64.urlsafe_b64decode(padded))
             at = datetime.fromisoformat(since)
-            if at.tzinfo is None or type(place) is not int or not keys:
+            if (
+                at.tzinfo is None
+                or not 1970 <= at.year < 9000
+                or type(place) is not int
+                or not keys
+            ):
                 raise ValueError
-            if not all(type(key) is int or isinstance(key, str) for key in keys):
+            if not all(_is_key(key) for key in keys):
                 raise ValueError
         except (ValueError, TypeError, RecursionError):
             raise InvalidInput("after", text, "the cursor of an earlier page") from None
@@ -119,3 +124,10 @@ class Cursor:
             later = later | (same & (column > key))
             same = same & (column == key)
         return later
+
+
+def _is_key(key: object) -> bool:
+    """Returns whether a database can hold a key of a cursor."""
+    if isinstance(key, str):
+        return is_storable(key)
+    return type(key) is int and abs(key) < 2**63

@@ -304,3 +304,54 @@ def test_rules_are_read_from_the_environment() -> None:
 def test_what_is_no_scope_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="expected room:verb"):
         parse_scopes([text])
+
+
+def test_an_error_names_nothing_that_the_caller_may_not_see(
+    api: MakeApi, database: Database, world: MakeWorld
+) -> None:
+    """Without a limit it lists similar names; with one only what was asked for."""
+    world([schedule("fir_tree"), schedule("payroll")])
+    world([schedule("fir_tree")], location="west")
+    limited = api(token=token(database, "schedules:read@schedule=fir*"))
+    for path in (
+        "/schedules/firs?location=here",
+        "/schedules/fir_tree?location=nope",
+        "/schedules/fir_tree",
+    ):
+        text = limited.get(path).text
+        assert "payroll" not in text, path
+        assert "west" not in text, path
+    free = api(token=token(database, "*:read", name="free"))
+    assert "west" in free.get("/schedules/fir_tree?location=nope").text
+
+
+@pytest.mark.parametrize(
+    "header", ["via", "x-forwarded-host", "x-forwarded-proto", "cf-connecting-ip", "x-real-ip"]
+)
+def test_what_a_proxy_has_passed_on_is_not_from_loopback(
+    api: MakeApi, database: Database, header: str
+) -> None:
+    """A proxy on the same host would open the service to everybody."""
+    assert api().get("/schedules").status_code == 200
+    assert api().get("/schedules", headers={header: "1.1 proxy"}).status_code == 401
+
+
+def test_a_client_of_a_proxy_cannot_claim_a_user_or_an_address(
+    api: MakeApi, database: Database, world: MakeWorld
+) -> None:
+    """The last line is the proxy's own; two users are refused; Basic is the proxy's affair."""
+    world([schedule("a")])
+    proxies = (ip_network("10.0.0.5"),)
+    rules = {"proxies": proxies, "loopback": False, "groups": {"*": parse_scopes(["*:write"])}}
+    client = api(address="10.0.0.5", host="arctic.example", **rules)
+    user = [("Remote-User", "ada")]
+    assert client.get("/schedules", headers=[*user, ("Remote-User", "root")]).status_code == 401
+    groups = [("Remote-Groups", "a"), ("Remote-Groups", "b")]
+    assert client.get("/schedules", headers=[*user, *groups]).status_code == 401
+    basic = [*user, ("Authorization", "Basic YTpi")]
+    assert client.get("/schedules", headers=basic).status_code == 200
+    addresses = [("X-Forwarded-For", "6.6.6.6"), ("X-Forwarded-For", "203.0.113.9")]
+    answer = client.post("/schedules/a/suspend", headers=[*user, *addresses])
+    assert answer.status_code == 200, answer.text
+    (record,) = client.get("/audit?feature=schedules", headers=user).json()["records"]
+    assert (record["actor"], record["address"]) == ("ada", "203.0.113.9")

@@ -1,5 +1,7 @@
 """``/waiting`` and ``/why-not``: what waits over all features, over REST."""
 
+import base64
+
 import pytest
 
 from arctic_orchestration.state.database import Database
@@ -80,3 +82,23 @@ def test_why_not_names_the_window(api: MakeApi, planted: Database) -> None:
     refused = client.get("/why-not?schedule=at_night&at=2031-01-01T00:00:00Z")
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "at")
     assert client.get(f"/why-not?schedule=nowhere&at={at}").status_code == 404
+
+
+def test_an_empty_location_is_no_way_around_a_limit(api: MakeApi, planted: Database) -> None:
+    """A glob that matches the empty text admits no more than others."""
+    client = api(token=token(planted, "waiting:read@location=*"))
+    assert client.get("/waiting?location=").status_code == 403
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        '["0001-01-01T00:00:00+23:00", 0, "a"]',
+        '["2026-01-01T00:00:00Z", 0, "\\udc80"]',
+        f'["2026-01-01T00:00:00Z", 0, {2**70}]',
+    ],
+)
+def test_a_forged_cursor_is_refused(api: MakeApi, database: Database, document: str) -> None:
+    """What no database can compare; else each feature would fail, and nothing would wait."""
+    cursor = base64.urlsafe_b64encode(document.encode()).decode()
+    assert api().get(f"/waiting?cursor={cursor}").status_code == 422

@@ -61,8 +61,9 @@ def wait_rows() -> tuple[WaitRows, ...]:
     )
 
 
-def silent_daemon(tx: sa.Connection, cluster: str, now: datetime) -> list[str]:
+def silent_daemon(tx: sa.Connection, scope: WaitScope, _: str | None) -> list[str]:
     """Returns a sentence if runs wait and the last pass over the queue was not, or had trouble."""
+    cluster, now = scope.cluster, scope.now
     if tx.execute(sa.select(_col.run_id).where(_col.cluster == cluster).limit(1)).first() is None:
         return []
     last = waits.last_pass(tx, cluster)

@@ -68,16 +68,17 @@ def wait_rows() -> tuple[WaitRows, ...]:
     )
 
 
-def silent_dispatchers(tx: sa.Connection, cluster: str, now: datetime) -> list[str]:
-    """Returns a sentence for each location that no dispatcher works on."""
+def silent_dispatchers(tx: sa.Connection, scope: WaitScope, location: str | None) -> list[str]:
+    """Returns a sentence for each location, or for this one, that no dispatcher works on."""
     query = sa.select(locations.c.name, locations.c.ticked_at)
-    rows = tx.execute(query.where(locations.c.cluster == cluster).order_by(locations.c.name))
+    query = query.where(locations.c.cluster == scope.cluster).order_by(locations.c.name)
+    rows = tx.execute(query if location is None else query.where(locations.c.name == location))
     return [
         f"location {row.name}: no dispatcher ticks since {format_moment(row.ticked_at)}"
         if row.ticked_at is not None
         else f"location {row.name}: no dispatcher has ticked yet"
         for row in rows
-        if not is_alive(row.ticked_at, now)
+        if not is_alive(row.ticked_at, scope.now)
     ]
 
 

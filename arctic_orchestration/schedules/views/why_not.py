@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +18,7 @@ from arctic_orchestration.schedules.lookup import schedule_by_name, schedule_if_
 from arctic_orchestration.schedules.schedule_history import Action, history_of
 from arctic_orchestration.schedules.store import ScheduleStatus, ScheduleStore, StoredSchedule
 from arctic_orchestration.schedules.triggers.base import NOTHING, Arrivals
+from arctic_orchestration.schedules.views.forecast import previous_ticks
 from arctic_orchestration.schedules.views.numbers import IS_FIRING
 from arctic_orchestration.schedules.views.replay import held_spans, replay
 from arctic_orchestration.schedules.views.why_not_answer import Evidence, Source, WhyNot
@@ -26,6 +27,7 @@ from arctic_orchestration.state.tables import events, job_events, job_history, j
 
 #: A launch this close to the moment is the one that is missed.
 _CLOSE = timedelta(minutes=1)
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 #: lines of history that are read
 _MOST = 10_000
 
@@ -46,6 +48,8 @@ def why_not(
     """
     if at > now:
         raise InvalidInput("at", iso(at), f"a moment that has passed; it is {format_moment(now)}")
+    if at < _FIRST:
+        raise InvalidInput("at", iso(at), "a moment since 1970")
     lines = history_of(tx, location, name, limit=_MOST)
     row = schedule_if_there(tx, location, name)
     if row is None and not lines:
@@ -60,7 +64,11 @@ def why_not(
     if stored is None:
         reason = "this version of the package cannot read the schedule"
         return question.answer("unknown", reason, Source.UNKNOWN)
-    return question.suspended(row.status) or question.waited() or question.nothing_waited()
+    return (
+        question.suspended(row.status, row.created_at)
+        or question.waited()
+        or question.nothing_waited()
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,11 +151,13 @@ class _Question:
         text = "it was deleted since, and the history of its jobs with it"
         return self.answer("unknown", text, Source.UNKNOWN)
 
-    def suspended(self, now: ScheduleStatus) -> WhyNot | None:
+    def suspended(self, now: ScheduleStatus, since: datetime) -> WhyNot | None:
         """Returns the answer that it was suspended and launched nothing."""
         assert self._stored is not None
         words = {Action.ENABLED.value: False, Action.SUSPENDED.value: True}
-        changes = [line for line in self._lines if line["action"] in words]
+        # One of the same name may have been deleted before.
+        own = [line for line in self._lines if line["at"] >= since]
+        changes = [line for line in own if line["action"] in words]
         before = [line for line in changes if line["at"] <= self._at]
         after = [line for line in changes if line["at"] > self._at]
         if before:
@@ -330,6 +340,10 @@ class _Question:
             .limit(1)
         )
         last = self._tx.execute(query).first()
+        ticks = previous_ticks(self._stored, self._at - _CLOSE, self._at, 1)
+        if ticks and (last is None or last.ended_at < ticks[0]):
+            text = f"no dispatcher delivered its tick of {format_moment(ticks[0])} in time"
+            return self.answer("dispatcher", text)
         for leaf in self._stored.leaves:
             if not leaf.restarts_at_launch:
                 tick_at = leaf.next_tick(self._at, self._name)

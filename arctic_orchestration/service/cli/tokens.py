@@ -46,6 +46,8 @@ def create(
         lifetime = parse_duration(expires) if expires is not None else None
     except ValueError as error:
         raise InvalidInput("--expires", expires, str(error))
+    if lifetime is not None and not lifetime:
+        raise InvalidInput("--expires", expires, "a duration longer than 0s, such as 90d")
     with _opened() as (settings, database), database.begin() as tx:
         text = tokens.create(tx, actor(settings.cluster), name, scopes, lifetime)
     if as_json:

@@ -16,6 +16,7 @@ from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.schedules.views.why_not import why_not
 from arctic_orchestration.schedules.views.why_not_answer import WhyNot
+from arctic_orchestration.state.audit import Actor
 from arctic_orchestration_tests.schedules.simulated import World, at
 
 MakeWorld = Callable[[Sequence[Schedule]], World]
@@ -38,7 +39,7 @@ def answer_at(world: World, seconds: float, name: str = "s", now: float = 48 * H
 def changed(world: World, what: Callable[..., object], seconds: float, name: str = "s") -> None:
     with world.database.begin() as tx:
         place = locations.locked(tx, "default", "here")
-        what(tx, ScheduleStore(), place, name, at(seconds), actor="ada")
+        what(tx, ScheduleStore(), place, name, at(seconds), actor=Actor(name="ada"))
 
 
 def test_a_window_that_held_it_is_simulated_again(world: MakeWorld) -> None:
@@ -168,3 +169,38 @@ def test_bad_questions_are_refused(world: MakeWorld) -> None:
         answer_at(here, 49 * HOUR)
     with pytest.raises(NotFound, match="no schedule t; it has: s|did you mean"):
         answer_at(here, HOUR, "t")
+
+
+def test_a_suspension_of_an_earlier_schedule_of_the_name_does_not_count(world: MakeWorld) -> None:
+    """It was deleted, and one of the same name was created enabled."""
+    here = world([schedule("other", trigger=on.partitions("raw/b"))])
+    with here.database.begin() as tx:
+        place = locations.locked(tx, "default", "here")
+        control.apply(tx, ScheduleStore(), place, [schedule()], at(1))
+    changed(here, control.suspend, 2)
+    changed(here, control.delete, 3)
+    with here.database.begin() as tx:
+        place = locations.locked(tx, "default", "here")
+        control.apply(tx, ScheduleStore(), place, [schedule()], at(4))
+    assert answer_at(here, 60).cause != "suspended"
+    assert answer_at(here, 2.5).cause in ("suspended", "not_created")
+
+
+def test_a_tick_that_an_outage_of_the_dispatcher_missed(world: MakeWorld) -> None:
+    """Later ticks of the dispatcher do not hide that it was away at four o'clock."""
+    nightly = on.cron("0 4 * * *", catch_up="none", grace="5m")
+    here = world([schedule(trigger=nightly)])
+    here.tick(3 * HOUR)
+    here.tick(5 * HOUR)
+    found = answer_at(here, 4 * HOUR, now=5 * HOUR)
+    assert (found.cause, found.answer) == (
+        "dispatcher",
+        "no dispatcher delivered its tick of 2026-01-01 04:00:00Z in time",
+    )
+
+
+def test_a_moment_before_1970_is_refused(world: MakeWorld) -> None:
+    """So that no arithmetic with it fails."""
+    here = world([schedule()])
+    with pytest.raises(InvalidInput, match="a moment since 1970"):
+        answer_at(here, -400_000 * 24 * HOUR)

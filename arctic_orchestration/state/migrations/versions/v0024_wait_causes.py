@@ -10,8 +10,10 @@ revision = "0024"
 down_revision = "0023"
 
 _jobs = sa.table(
-    "arctic_jobs", *(sa.column(name, sa.Text) for name in ("id", "state", "verdicts", "cause"))
+    "arctic_jobs",
+    *(sa.column(name, sa.Text) for name in ("id", "state", "reason", "verdicts", "cause")),
 )
+_SUSPENDED = "the schedule is suspended"
 _waits = sa.table(
     "arctic_queue_waits",
     *(sa.column(name, sa.Text) for name in ("cluster", "run_id", "gate", "cause")),
@@ -32,6 +34,9 @@ def upgrade() -> None:
     for row in connection.execute(held).all():
         new = sa.update(_jobs).where(_jobs.c.id == row.id)
         connection.execute(new.values(cause=_cause_of_job(row.verdicts)))
+    # No tick looks at these before they are resumed.
+    kept = (_jobs.c.state == "waiting_constraints", _jobs.c.reason.startswith(_SUSPENDED))
+    connection.execute(sa.update(_jobs).where(*kept).values(cause="suspended"))
     for row in connection.execute(sa.select(_waits)).all():
         this = (_waits.c.cluster == row.cluster, _waits.c.run_id == row.run_id)
         connection.execute(sa.update(_waits).where(*this).values(cause=_cause_of_run(row.gate)))
