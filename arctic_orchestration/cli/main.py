@@ -16,7 +16,7 @@ _COMMANDS = {
         "cli.audit:audit",
         "List changes made by people, with their authors.",
     ),
-    "serve": ("service.cli.serve:serve", "Serve the REST API."),
+    "serve": ("service.cli.serve:serve", "Serve the REST API and its pages."),
     "tokens": ("service.cli.tokens:app", "Manage tokens of the REST API."),
     "mcp": ("service.cli.mcp:mcp", "Answer questions of agents over stdin and stdout."),
     "simulate": (
