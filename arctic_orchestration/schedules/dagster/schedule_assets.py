@@ -93,6 +93,7 @@ class ScheduleObservations:
         #: ids of schedules to observe, oldest change first
         self._changed: dict[str, None] = {}
         self._line = 0
+        self._read_at: datetime | None = None
 
     def take(self, result: TickResult, now: datetime) -> list[dg.AssetObservation]:
         """Returns the observations that are due after a tick at ``now``.
@@ -103,11 +104,9 @@ class ScheduleObservations:
         if not self._shown:
             return []
         self._changed.update(dict.fromkeys(move.job.schedule_id for move in result.moves))
-        engine = self._engine
-        with engine.database.read() as tx:
-            # Commands move jobs, too, and so did the code server before this one.
-            moved, self._line = moved_schedules(tx, engine.cluster, engine.location, self._line)
-        self._changed.update(dict.fromkeys(sorted(moved)))
+        # An idle tick costs no query, but now and then: commands move jobs, too.
+        if any(result.counts.values()) or not self._was_read_lately(now):
+            self._read_history(now)
         if result.requests or not self._changed:
             return []
         due = [id for id in self._changed if self._is_due(id, now)][:_AT_ONCE]
@@ -116,6 +115,17 @@ class ScheduleObservations:
             for state in self._states(due, now)
             if state.name in self._shown
         ]
+
+    def _was_read_lately(self, now: datetime) -> bool:
+        return self._read_at is not None and timedelta(0) <= now - self._read_at < _EVERY
+
+    def _read_history(self, now: datetime) -> None:
+        """Adds what commands, and the code server before this one, have moved."""
+        engine = self._engine
+        with engine.database.read() as tx:
+            moved, self._line = moved_schedules(tx, engine.cluster, engine.location, self._line)
+        self._changed.update(dict.fromkeys(sorted(moved)))
+        self._read_at = now
 
     def _is_due(self, schedule_id: str, now: datetime) -> bool:
         at = self._observed_at.get(schedule_id)
