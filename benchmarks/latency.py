@@ -50,6 +50,8 @@ _SECONDS = 300
 #: events of a burst, after the others
 BURST = 60
 _IDLE_SECONDS = 60
+#: What the end of the last run sets off belongs to the runs.
+_SETTLING_SECONDS = 5
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ def measure(at: Place, kind: str, events: int, spark: bool, step: Any) -> Result
                 starts.append(found[-1].start_time - reported)
                 ends.append(found[-1].end_time - reported)
             step()
+        time.sleep(_SETTLING_SECONDS)
         cpu = tree_seconds(roots) - cpu
         if spark:
             return Result(starts, ends, cpu)

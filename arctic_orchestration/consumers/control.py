@@ -16,7 +16,7 @@ from arctic_orchestration.consumers.store import Consumer
 from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.state import audit, dialect
-from arctic_orchestration.state.audit import NOBODY, Actor
+from arctic_orchestration.state.audit import NO_ACTOR, Actor
 from arctic_orchestration.state.consumer_tables import consumer_leases, consumer_partitions
 from arctic_orchestration.state.consumer_tables import consumers as consumer_rows
 
@@ -38,7 +38,7 @@ def retry(
     keys: Sequence[str] | None,
     now: datetime,
     *,
-    actor: Actor = NOBODY,
+    actor: Actor = NO_ACTOR,
 ) -> list[str]:
     """Redelivers partitions, with all of their attempts.
 
@@ -98,7 +98,7 @@ def retry(
         # The version as well: a read in progress has the old number.
         tx.execute(this.values(next_number=number, version=consumer_rows.c.version + 1))
     redelivered = [row.partition for row in rows]
-    if actor is not NOBODY:
+    if actor is not NO_ACTOR:
         audit.record(
             tx, actor, "consumers", "retry", held.name, partitions=redelivered,
             before={row.partition: row.state for row in rows},
@@ -130,7 +130,7 @@ def reset(
     *,
     asset: str | None = None,
     end: LogEnd | None = None,
-    actor: Actor = NOBODY,
+    actor: Actor = NO_ACTOR,
 ) -> Consumer:
     """Resets a consumer: deletes its working set and its acknowledgements.
 
@@ -185,7 +185,7 @@ def reset(
         )
     )  # fmt: skip
     after = store.locked(tx, held.id)
-    if actor is not NOBODY:
+    if actor is not NO_ACTOR:
         audit.record(
             tx, actor, "consumers", "reset", held.name,
             start=after.start, asset=asset, forgotten=left,

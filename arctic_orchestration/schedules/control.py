@@ -29,7 +29,7 @@ from arctic_orchestration.schedules.store import (
 )
 from arctic_orchestration.schedules.unknown_names import UnknownName, unknown_names
 from arctic_orchestration.state import audit
-from arctic_orchestration.state.audit import NOBODY, Actor
+from arctic_orchestration.state.audit import NO_ACTOR, Actor
 
 MANUALLY = "manually"
 
@@ -117,7 +117,7 @@ def apply(
     *,
     prune: bool = False,
     reason: str = MANUALLY,
-    actor: Actor = NOBODY,
+    actor: Actor = NO_ACTOR,
 ) -> Difference:
     """Creates the schedules that are new and updates those that differ, whatever their origin.
 
@@ -183,7 +183,7 @@ def update(
     now: datetime,
     *,
     reason: str = MANUALLY,
-    actor: Actor = NOBODY,
+    actor: Actor = NO_ACTOR,
 ) -> Difference:
     """Gives the schedule with this name a new version; an equal definition changes nothing.
 
@@ -202,7 +202,7 @@ def delete(
     now: datetime,
     *,
     reason: str = MANUALLY,
-    actor: Actor = NOBODY,
+    actor: Actor = NO_ACTOR,
 ) -> None:
     """Deletes a schedule with its jobs; active runs go on and still count.
 
@@ -228,7 +228,7 @@ def enable(
     now: datetime,
     *,
     reason: str = MANUALLY,
-    actor: Actor = NOBODY,
+    actor: Actor = NO_ACTOR,
 ) -> bool:
     """Enables a schedule from now on; returns whether it was suspended.
 
@@ -252,7 +252,7 @@ def suspend(
     now: datetime,
     *,
     reason: str = MANUALLY,
-    actor: Actor = NOBODY,
+    actor: Actor = NO_ACTOR,
 ) -> bool:
     """Suspends a schedule as its ``suspend_mode`` says; returns whether it was enabled.
 
@@ -300,8 +300,8 @@ def _record(
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
 ) -> None:
-    """Records the change of a schedule; the simulator's changes are nobody's."""
-    if actor is not NOBODY:
+    """Records the change of a schedule; the simulator's changes have no author."""
+    if actor is not NO_ACTOR:
         place = location.name
         audit.record(
             tx, actor, "schedules", action, name, before=before, after=after, location=place

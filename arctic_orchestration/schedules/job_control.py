@@ -21,7 +21,7 @@ from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.trigger_evaluation import fire
 from arctic_orchestration.schedules.triggers.base import NOTHING
 from arctic_orchestration.state import audit, dialect
-from arctic_orchestration.state.audit import NOBODY, Actor
+from arctic_orchestration.state.audit import NO_ACTOR, Actor
 from arctic_orchestration.state.tables import is_waiting, jobs
 
 
@@ -32,7 +32,7 @@ def launch_schedule(
     name: str,
     now: datetime,
     *,
-    actor: Actor = NOBODY,
+    actor: Actor = NO_ACTOR,
 ) -> Job:
     """Makes the next tick launch a schedule past its trigger and constraints, except concurrency.
 
@@ -82,7 +82,7 @@ def launch_schedule(
 
 
 def launch_job(
-    tx: sa.Connection, location: Location, job_id: str, now: datetime, *, actor: Actor = NOBODY
+    tx: sa.Connection, location: Location, job_id: str, now: datetime, *, actor: Actor = NO_ACTOR
 ) -> Job:
     """Makes the next tick launch a job past its constraints, except limits on concurrency.
 
@@ -126,7 +126,7 @@ def launch_job(
 
 
 def cancel_job(
-    tx: sa.Connection, location: Location, job_id: str, now: datetime, *, actor: Actor = NOBODY
+    tx: sa.Connection, location: Location, job_id: str, now: datetime, *, actor: Actor = NO_ACTOR
 ) -> Job:
     """Ends a job that has no run yet; its events are not given to another job.
 
@@ -185,7 +185,7 @@ def _where_it_is(job: Job) -> str:
 def _record(
     tx: sa.Connection, location: Location, actor: Actor, action: str, before: Job | None, after: Job
 ) -> None:
-    if actor is not NOBODY:
+    if actor is not NO_ACTOR:
         states = [
             None if job is None else {"state": job.state.value, "reason": job.reason}
             for job in (before, after)

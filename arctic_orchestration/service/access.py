@@ -9,7 +9,7 @@ A caller is known, in this order, by
    proxy is trusted, and ``--require-token`` is not given: then every user of the machine has all
    rights. A request that was forwarded is refused: its sender may be anywhere.
 
-Whoever creates a first token has decided that callers are told apart, so loopback closes then.
+The first token closes loopback: from then on, callers have names.
 """
 
 import ipaddress
@@ -131,7 +131,7 @@ def caller_of(
     """Returns who a request comes from, with all scopes.
 
     Errors:
-        RequestRefused: 401; nobody is known by it.
+        RequestRefused: 401; its credentials are unknown, or missing.
     """
     address = request.client.host if request.client else ""
     origin = {"cluster": cluster, "address": address, "request_id": request.state.request_id}

@@ -168,7 +168,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 def unexpected(request: Request, error: Exception) -> Response:
-    """Logs an error that nobody expected; returns its answer, which tells nothing of it."""
+    """Logs an unexpected error; returns its answer, which gives no details."""
     _log.error("request %s failed", getattr(request.state, "request_id", ""), exc_info=error)
     detail = "An unexpected error; the log of the service has it under this request_id."
     return answer(request, 500, detail)

@@ -52,7 +52,7 @@ class Service:
         """Returns who a request comes from, with all scopes; notes the use of its token later.
 
         Errors:
-            RequestRefused: 401; nobody is known by it.
+            RequestRefused: 401; its credentials are unknown, or missing.
         """
         now = utc_now()
         with self.database.read() as tx:

@@ -29,7 +29,7 @@ class HolderDocument(Document):
 
 
 class UntilDocument(Document):
-    """When a wait ends: at a known moment, at a forecast one, or nobody knows."""
+    """When a wait ends: at a known moment, at a forecast one, or unknown."""
 
     certainty: Certainty
     at: At | None

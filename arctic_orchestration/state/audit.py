@@ -36,7 +36,7 @@ class Actor:
 
 
 #: No author: a change that is not a person's, as in a simulation, is not recorded.
-NOBODY = Actor()
+NO_ACTOR = Actor()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

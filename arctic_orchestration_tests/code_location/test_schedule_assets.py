@@ -5,14 +5,17 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration import Arctic, Schedule, on, only
 from arctic_orchestration.errors import InvalidDefinition
-from arctic_orchestration.schedules import job_control
-from arctic_orchestration.schedules.dagster import dispatcher
+from arctic_orchestration.schedules import control, job_control
+from arctic_orchestration.schedules.dagster import dispatcher, schedule_assets
 from arctic_orchestration.schedules.dagster.inventory import inventory_of
 from arctic_orchestration.schedules.dagster.run_requests import RunRequests
 from arctic_orchestration.schedules.lookup import location_by_name
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.views.schedule_state import schedule_state
 from arctic_orchestration.state.tables import jobs
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.schedules.simulated import at
@@ -175,6 +178,45 @@ def test_a_job_that_a_person_cancels_is_observed(place: Place, clock: Clock) -> 
     clock.second = 30
     (canceled,) = _observed(place, location).values()
     assert canceled["state"].startswith("nothing new; the last job discarded: ")
+
+
+def test_a_schedule_that_is_not_shown_is_not_observed(
+    place: Place, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that a command has made has no asset, and costs the tick nothing."""
+    location = _location(_schedule(enabled=True))
+    place.tick(location)
+    with place.database.begin() as tx:
+        stored = location_by_name(tx, "default", "local")
+        added = [_schedule(f"added-{number}", enabled=True) for number in range(20)]
+        control.apply(tx, ScheduleStore(), stored, added, clock())
+    place.announce("1")
+    read: list[str] = []
+
+    def note(tx: sa.Connection, schedule_id: str) -> Any:
+        read.append(schedule_id)
+        return schedule_state(tx, schedule_id)
+
+    monkeypatch.setattr(schedule_assets, "schedule_state", note)
+    for second in (5, 10, 40):
+        clock.second = second
+        _observed(place, location)
+    assert len(place.states()) == 21, "a job of each schedule"
+    assert len(read) == 1
+
+
+def test_a_schedule_that_is_made_anew_is_observed_again(place: Place, clock: Clock) -> None:
+    """Its name is that of the asset; its id is another one."""
+    location = _location(_schedule(enabled=True))
+    place.tick(location)
+    with place.database.begin() as tx:
+        stored = location_by_name(tx, "default", "local")
+        control.delete(tx, ScheduleStore(), stored, "two", clock())
+        control.apply(tx, ScheduleStore(), stored, [_schedule(enabled=True)], clock())
+    place.announce("1")
+    clock.second = 31
+    (waiting,) = _observed(place, location).values()
+    assert waiting["state"] == "waiting trigger: 1 of 2 partitions of raw/a have arrived"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ the trigger and the constraints. The dispatcher observes it without a run when t
 schedule has changed: what its job waits for, which run it became, why it ended without one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import dagster as dg
@@ -16,6 +16,7 @@ from arctic_orchestration.schedules.jobs import Job
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.views.schedule_state import (
     ScheduleState,
+    ids_of_schedules,
     moved_schedules,
     schedule_state,
 )
@@ -89,6 +90,8 @@ class ScheduleObservations:
     def __init__(self, engine: Engine, shown: Mapping[str, dg.AssetKey]) -> None:
         self._engine = engine
         self._shown = shown
+        #: the keys of their assets, by the ids of schedules
+        self._keys: dict[str, dg.AssetKey] = {}
         self._observed_at: dict[str, datetime] = {}
         #: ids of schedules to observe, oldest change first
         self._changed: dict[str, None] = {}
@@ -103,45 +106,61 @@ class ScheduleObservations:
         """
         if not self._shown:
             return []
-        self._changed.update(dict.fromkeys(move.job.schedule_id for move in result.moves))
         # An idle tick costs no query, but now and then: commands move jobs, too.
-        if any(result.counts.values()) or not self._was_read_lately(now):
-            self._read_history(now)
+        if not self._was_read_lately(now):
+            self._read_keys()
+            self._read_history()
+            self._read_at = now
+        elif any(result.counts.values()):
+            self._read_history()
+        self._mark(move.job.schedule_id for move in result.moves)
         if result.requests or not self._changed:
             return []
         due = [id for id in self._changed if self._is_due(id, now)][:_AT_ONCE]
         return [
-            dg.AssetObservation(asset_key=self._shown[state.name], metadata=_current(state))
-            for state in self._states(due, now)
-            if state.name in self._shown
+            dg.AssetObservation(asset_key=self._keys[schedule_id], metadata=_current(state))
+            for schedule_id, state in self._states(due, now)
         ]
 
     def _was_read_lately(self, now: datetime) -> bool:
         return self._read_at is not None and timedelta(0) <= now - self._read_at < _EVERY
 
-    def _read_history(self, now: datetime) -> None:
+    def _read_keys(self) -> None:
+        """Adds schedules that are new, with what has happened to them since."""
+        engine = self._engine
+        with engine.database.read() as tx:
+            ids = ids_of_schedules(tx, engine.cluster, engine.location, list(self._shown))
+        new = ids.keys() - self._keys.keys()
+        self._keys = {schedule_id: self._shown[name] for schedule_id, name in ids.items()}
+        # All of them are new to a code server that has just started: the history says what moved.
+        if self._read_at is not None:
+            self._mark(sorted(new))
+
+    def _read_history(self) -> None:
         """Adds what commands, and the code server before this one, have moved."""
         engine = self._engine
         with engine.database.read() as tx:
             moved, self._line = moved_schedules(tx, engine.cluster, engine.location, self._line)
-        self._changed.update(dict.fromkeys(sorted(moved)))
-        self._read_at = now
+        self._mark(sorted(moved))
+
+    def _mark(self, schedule_ids: Iterable[str]) -> None:
+        # Those that are not shown may be many: they cost nothing more.
+        self._changed.update((id, None) for id in schedule_ids if id in self._keys)
 
     def _is_due(self, schedule_id: str, now: datetime) -> bool:
         at = self._observed_at.get(schedule_id)
         # After a clock was set back, do not wait for the old moment.
         return at is None or not timedelta(0) <= now - at < _EVERY
 
-    def _states(self, due: Sequence[str], now: datetime) -> list[ScheduleState]:
+    def _states(self, due: Sequence[str], now: datetime) -> list[tuple[str, ScheduleState]]:
         if not due:
             return []
-        engine = self._engine
-        with engine.database.read() as tx:
-            states = [schedule_state(tx, engine.cluster, engine.location, id) for id in due]
+        with self._engine.database.read() as tx:
+            states = [(id, schedule_state(tx, id)) for id in due]
         for schedule_id in due:
             del self._changed[schedule_id]
             self._observed_at[schedule_id] = now
-        return [state for state in states if state is not None]
+        return [(id, state) for id, state in states if state is not None]
 
 
 def _current(state: ScheduleState) -> _Metadata:

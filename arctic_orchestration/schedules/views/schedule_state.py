@@ -1,6 +1,6 @@
 """The state of one schedule in a few lines: its open jobs, and the last ones."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -61,19 +61,26 @@ def _words(state: JobState) -> str:
     return state.value.replace("_", " ")
 
 
-def schedule_state(
-    tx: sa.Connection, cluster: str, location: str, schedule_id: str
-) -> ScheduleState | None:
-    """Returns the state of a schedule; None: the location has no such schedule."""
-    row = tx.execute(
-        sa.select(schedules.c.name, schedules.c.status)
+def ids_of_schedules(
+    tx: sa.Connection, cluster: str, location: str, names: Sequence[str]
+) -> dict[str, str]:
+    """Returns the names of those schedules of a location that are stored, by their ids."""
+    rows = tx.execute(
+        sa.select(schedules.c.id, schedules.c.name)
         .join(locations, locations.c.id == schedules.c.location_id)
         .where(
-            schedules.c.id == schedule_id,
             locations.c.cluster == cluster,
             locations.c.name == location,
+            schedules.c.name.in_(names),
         )
-    ).one_or_none()
+    )
+    return {row.id: row.name for row in rows}
+
+
+def schedule_state(tx: sa.Connection, schedule_id: str) -> ScheduleState | None:
+    """Returns the state of a schedule; None: it is gone."""
+    query = sa.select(schedules.c.name, schedules.c.status).where(schedules.c.id == schedule_id)
+    row = tx.execute(query).one_or_none()
     if row is None:
         return None
     of_schedule = (jobs.c.schedule_id == schedule_id) & IS_FIRING
@@ -100,7 +107,7 @@ def schedule_state(
 def moved_schedules(
     tx: sa.Connection, cluster: str, location: str, after: int
 ) -> tuple[set[str], int]:
-    """Returns the ids of schedules whose jobs have moved, whoever moved them.
+    """Returns the ids of schedules whose jobs have moved, by whichever process.
 
     Args:
         tx: a transaction.
