@@ -8,6 +8,7 @@ Its import loads nothing that ``import dagster`` does not load anyway. Other par
 loaded when a name of ``_LAZY``, or a function that needs them, is used.
 """
 
+import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -175,6 +176,7 @@ __all__ = [
     "create_execution_plan",  # finds out whether a job can run with a configuration
     "create_postgres_engine",
     "daemon_functions",
+    "definitions_digest",
     "disable_dagster_warnings",  # when what users have declared is made again from its form
     "dst_safe_strftime",  # names a partition as Dagster does
     "earlier_windows",
@@ -188,6 +190,7 @@ __all__ = [
     "in_progress_pool_counts",
     "infer_partition_mapping",  # the mapping of a dependency that names none
     "initialize_repository_def_from_pointer",
+    "is_replaced_each_minute",
     "later_windows",
     "note_started_run",
     "pack_value",
@@ -413,6 +416,25 @@ def queue_daemon_function() -> str | None:
 def in_daemon() -> bool:
     """Returns whether this process is ``dagster-daemon``."""
     return "dagster._daemon.cli" in sys.modules
+
+
+def is_replaced_each_minute(location: "GrpcServerCodeLocation") -> bool:
+    """Returns whether the daemon, which started the code server, replaces it each minute.
+
+    Dagster does so for workspaces that name files and modules; ``dagster dev``, and code servers
+    that were started separately, are not concerned.
+    """
+    from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin
+
+    return in_daemon() and isinstance(location.origin, ManagedGrpcPythonEnvCodeLocationOrigin)
+
+
+def definitions_digest(location: "GrpcServerCodeLocation") -> str:
+    """Returns a digest of all that a code location defines, as the UI shows it."""
+    digest = hashlib.sha256()
+    for _, repository in sorted(location.get_repositories().items()):
+        digest.update(dg.serialize_value(repository.repository_snap).encode())
+    return digest.hexdigest()
 
 
 def daemon_functions() -> Mapping[str, tuple[Any, str]]:

@@ -117,11 +117,13 @@ USED: dict[str, tuple[str, ...]] = {
     ),
     "GrpcServerCodeLocation": (
         "name", "client", "host", "port", "socket", "repository_code_pointer_dict",
-        "container_image", "container_context", "executable_path", "entry_point",
+        "container_image", "container_context", "executable_path", "entry_point", "origin",
+        "get_repositories()",
     ),
     "IPCErrorMessage": ("message",),
     "InstanceRef": ("custom_instance_class_data", "_replace"),
     "LaunchRunContext": ("dagster_run", "workspace"),
+    "ManagedGrpcPythonEnvCodeLocationOrigin": ("",),
     "MayHaveInstanceWeakref": ("_instance", "register_instance(instance)"),
     "ResumeRunContext": ("dagster_run", "workspace"),
     "RunLauncher": (
@@ -157,6 +159,7 @@ PRIVATE_PARTS: dict[str, tuple[str, ...]] = {
         "launch_run_from_grpc_client(instance run grpc_client)", "_run_ids",
     ),
     "dagster.OpDefinition": ("compute_fn", "_name", "_description", "_compute_fn"),
+    "dagster._core.remote_representation.external.RemoteRepository": ("repository_snap",),
     "dagster.SensorDefinition": ("_targets", "resolve_run_requests(run_requests *)"),
     "dagster.TimeWindowPartitionsDefinition": (
         "_iterate_time_windows(start_timestamp ignore_exclusions)",

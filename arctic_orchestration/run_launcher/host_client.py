@@ -24,7 +24,12 @@ from typing import IO, Any, cast
 import psutil
 from dagster import DagsterInstance, serialize_value
 
-from arctic_orchestration.dagster_internals import GrpcServerCodeLocation, in_daemon
+from arctic_orchestration.dagster_internals import (
+    GrpcServerCodeLocation,
+    definitions_digest,
+    in_daemon,
+    is_replaced_each_minute,
+)
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.run_launcher import messages
 from arctic_orchestration.run_launcher.configuration import LauncherRules
@@ -105,9 +110,25 @@ def located(
     known = {key: value for key, value in environment.items() if not _VOLATILE.match(key)}
     text = json.dumps([start, known, folder], sort_keys=True)
     key = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]
-    return HostedLocation(
-        key, {**start, "key": key}, environment, folder, location.client.get_server_id()
-    )
+    return HostedLocation(key, {**start, "key": key}, environment, folder, _version_of(location))
+
+
+#: of each location: the code server of the last run, and the digest of what it defines
+_digests: dict[str, tuple[str, str]] = {}
+
+
+def _version_of(location: GrpcServerCodeLocation) -> str:
+    """Returns what is another text after a reload.
+
+    A code server that is replaced each minute loads the same code again, mostly. What it defines
+    differs if it was made from something that has changed, such as a table.
+    """
+    server: str = location.client.get_server_id()
+    if not is_replaced_each_minute(location):
+        return server
+    if _digests.get(location.name, ("", ""))[0] != server:
+        _digests[location.name] = server, definitions_digest(location)
+    return _digests[location.name][1]
 
 
 def launch(

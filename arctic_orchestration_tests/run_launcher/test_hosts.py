@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -193,6 +194,26 @@ def test_a_reload_ends_the_host_and_its_runs_go_on(make: Make) -> None:
     assert place.instance.run_launcher.terminate(sleeping)
     assert place.ended(sleeping).status is dg.DagsterRunStatus.CANCELED
     until(lambda: len(place.hosts()) == 1, "the old host has ended")
+
+
+def test_a_daemon_that_replaces_its_code_server_keeps_the_host(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each minute, as Dagster does for files and modules; unless other definitions were loaded."""
+    table = tmp_path / "table"
+    table.write_text("one")
+    # A child reads it: to the host it is not a file of the code.
+    description = "subprocess.check_output(['cat', str(FOLDER / 'table')], text=True)"
+    code = CODE.replace("@dg.job(", f"@dg.job(description={description}, ", 1)
+    place = make(code)
+    monkeypatch.setitem(sys.modules, "dagster._daemon.cli", sys)
+    first = place.note_of(place.run().run_id)
+    place.reload()
+    second = place.note_of(place.run().run_id)
+    table.write_text("two")
+    place.reload()
+    third = place.note_of(place.run().run_id)
+    assert first["parent"] == second["parent"] != third["parent"]
 
 
 def test_the_next_daemon_finds_the_host(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
