@@ -16,7 +16,7 @@ from dagster import DagsterInstance
 from hypothesis import HealthCheck, settings
 
 from arctic_orchestration import migration_scripts, postgres_connections
-from arctic_orchestration_tests import without_fsync
+from arctic_orchestration_tests import compiled_once, without_fsync
 from arctic_orchestration_tests.lake.class_archive import OPTIONS, ClassArchive
 from arctic_orchestration_tests.lake.sessions import FAST, FAST_JVM
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
@@ -115,8 +115,9 @@ def _spark_starts_fast() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _migrations_read_once() -> None:
+def _read_and_compiled_once() -> None:
     migration_scripts.remember()
+    compiled_once.put_in_place()
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import (
 )
 from arctic_orchestration_tests.run_queue.coordinator.launching import RecordingRunLauncher
 from arctic_orchestration_tests.run_queue.coordinator.listening import Clock, listening
-from arctic_orchestration_tests.templates import write_dagster_yaml
+from arctic_orchestration_tests.templates import Templates, write_dagster_yaml
 
 _numbers = itertools.count(1)
 
@@ -73,6 +73,7 @@ def queue_storage(
 @pytest.fixture
 def make_queue(
     queue_storage: Callable[[str, Path], dict[str, Any]],
+    templates: Templates,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[..., RunQueue]]:
@@ -83,6 +84,7 @@ def make_queue(
     """
     home = tmp_path / "dagster_home"
     home.mkdir()
+    templates.state_file(home / "arctic.db")
     used: set[str] = set()
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     with contextlib.ExitStack() as stack:
