@@ -4,7 +4,7 @@ Each test has databases, and so engines, of its own: compiling the same statemen
 than a tenth of what the tests cost.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any
 
 import sqlalchemy as sa
@@ -40,11 +40,9 @@ def _likeness(dialect: Dialect) -> Hashable:
 
 
 def put_in_place() -> None:
-    """From here on, for all engines that are made in this process."""
-    original: Callable[..., None] = sa.Engine.__init__
-
-    def with_shared(self: sa.Engine, *arguments: Any, **named: Any) -> None:
-        original(self, *arguments, **named)
-        self._compiled_cache = _Shared()  # type: ignore[assignment]
-
-    sa.Engine.__init__ = with_shared  # type: ignore[method-assign]
+    """From here on, for all engines of this process."""
+    shared = _Shared()
+    # A property and no new constructor: SQLAlchemy reads the arguments of the one it has.
+    sa.Engine._compiled_cache = property(  # type: ignore[assignment]
+        lambda self: shared, lambda self, cache: None
+    )
