@@ -77,8 +77,9 @@ class Demo:
                 f"going on with the demo in {self._place.home} ({ended} old processes ended)"
             )
         self._place.prepare()
+        environment = self._place.environment
         os.environ.clear()
-        os.environ.update(self._place.environment)
+        os.environ.update(environment)
         with self._console.status("adding up the CSV with DuckDB, for later"):
             totals = totals_of(self._days)
         with dg.DagsterInstance.get() as instance:
