@@ -31,10 +31,12 @@ _DAGSTER_YAML = {
         "module": "arctic_orchestration.coordinator",
         "class": "ArcticRunCoordinator",
         "config": {
-            "max_concurrent_runs": 2,
+            # Spark alone keeps the cores of a small machine busy: a second run would have a JVM of
+            # its own started, and end no earlier.
+            "max_concurrent_runs": 1,
             "queues": {
                 "backfills": {"match": {"tags": {"dagster/backfill": "*"}}},
-                # One of the two is enough for merging; it must not wait for the others forever.
+                # Merging takes turns with the other runs; it must not wait for them forever.
                 "compaction": {"share": 1, "match": {"tags": {QUEUE_TAG: "*"}}},
                 "default": {"share": 1},
             },
@@ -46,9 +48,9 @@ _DAGSTER_YAML = {
     "run_retries": {"enabled": True, "max_retries": 3},
 }
 _OURS = {"module": "arctic_orchestration.run_launcher", "class": "ArcticRunLauncher"}
-#: the start of runs: on warm JVMs, with a JVM each, or by Dagster's launcher
+#: the start of runs: on a warm JVM, with a JVM each, or by Dagster's launcher
 LAUNCHERS: Mapping[str, Mapping[str, Any]] = {
-    "warm": _OURS,
+    "warm": {**_OURS, "config": {"spark": {"sessions": 1}}},
     "cold-spark": {**_OURS, "config": {"spark": {"sessions": 0}}},
     "dagster": {"module": "dagster", "class": "DefaultRunLauncher"},
 }
