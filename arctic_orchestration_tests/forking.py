@@ -20,6 +20,7 @@ PRELOADED = (
     f"{_HERE}.proofs.consuming.consumers",
     f"{_HERE}.proofs.dagster_commands",
     f"{_HERE}.proofs.dispatchers",
+    f"{_HERE}.proofs.forked_runs",
     f"{_HERE}.proofs.freshness.outages",
     f"{_HERE}.proofs.freshness.owners",
     "dagster_webserver.cli",

@@ -72,6 +72,7 @@ class _Seen:
     started: bool
     tags: Mapping[str, str]
     ended_at: datetime | None = None
+    from_event: bool = False
 
 
 class RunTracker:
@@ -118,6 +119,7 @@ class RunTracker:
                     started=event.started,
                     tags=event.tags,
                     ended_at=event.at if event.status.ended else None,
+                    from_event=True,
                 )
                 self._apply(job, seen)
                 if not event.status.ended:
@@ -248,6 +250,9 @@ class RunTracker:
                 next_check_at=None,
             )
             return
+        if failed and seen.from_event and self._goes_on(seen.run_id):
+            self._queue.change(job, next_check_at=now + _RECHECK_AFTER)
+            return
         reason = f"run {seen.run_id} ended: {seen.status.value}"
         notice = Notice.RUN_FAILED if failed else None
         if never_ran:
@@ -262,6 +267,14 @@ class RunTracker:
             next_check_at=None,
             ended_at=now,
         )
+
+    def _goes_on(self, run_id: str) -> bool:
+        """Returns whether a run that was failed before it began has begun all the same.
+
+        Run monitoring fails runs that start slowly. Its event may be read with those of the run.
+        """
+        run = self._lookup.run_statuses([run_id]).get(run_id)
+        return run is not None and run.status is not RunStatus.FAILURE
 
     def _waits_for_retry(self, job: Job, seen: _Seen) -> bool:
         """Keeps a job that Dagster retries or may retry: a tag says so soon after the failure."""

@@ -18,7 +18,7 @@ import yaml
 
 from arctic_orchestration import postgres_connections
 from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.proofs import crash_points
+from arctic_orchestration_tests.proofs import crash_points, forked_runs
 
 CODE_SERVER, DAEMON = "code_server", "daemon"
 #: the name of the code location, if there is no other
@@ -179,6 +179,8 @@ def _be(
     os.dup2(file, 2)
     os.environ.update(environment)
     os.chdir(environment["DAGSTER_HOME"])
+    if role == CODE_SERVER:
+        forked_runs.put_in_place()
     # Otherwise most of the time of a proof on Postgres is that of opening connections.
     postgres_connections.reuse_in_process()
     from arctic_orchestration_tests.proofs import dagster_commands

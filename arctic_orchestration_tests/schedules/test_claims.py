@@ -96,6 +96,23 @@ def test_a_run_that_claimed_its_job_and_failed_has_begun(world: MakeWorld) -> No
     assert states(here) == ["failed"]
 
 
+def test_a_run_that_was_failed_and_then_began_ends_as_it_ends(world: MakeWorld) -> None:
+    """One tick reads its failure, its beginning and its success; or its failure alone."""
+    here = world([schedule()])
+    here.feed.arrive("raw/a", "1")
+    here.tick(1)
+    assert claimed(here, "run-1") is None
+    here.dagster.end("run-1", RunStatus.FAILURE, started=True)
+    here.dagster.start("rollup", "run-1", here.dagster.runs["run-1"].tags)
+    begun = here.feed.events.pop()
+    assert here.tick(2) == []
+    assert states(here) == ["launched"], "its failure alone"
+    here.feed.events.append(begun)
+    here.dagster.end("run-1")
+    assert here.tick(3) == []
+    assert states(here) == ["succeeded"]
+
+
 def test_a_retry_takes_the_claim_of_its_run_over(world: MakeWorld) -> None:
     """Dagster retries the run that began; from then on that one may not begin again."""
     here = given_up(world)

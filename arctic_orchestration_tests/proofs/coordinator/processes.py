@@ -13,7 +13,7 @@ import yaml
 
 from arctic_orchestration import postgres_connections
 from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.proofs import quick_passes
+from arctic_orchestration_tests.proofs import forked_runs, quick_passes
 from arctic_orchestration_tests.proofs.coordinator import shifted_time
 from arctic_orchestration_tests.proofs.dagster_processes import (
     end_with_the_parent,
@@ -108,6 +108,8 @@ def _be(role: str, home: str, port: int, environment: dict[str, str], log: str) 
     os.dup2(file, 2)
     os.environ.update(environment)
     os.chdir(home)
+    if role == CODE_SERVER:
+        forked_runs.put_in_place()
     # Otherwise most of the time of a proof on Postgres is that of opening connections.
     postgres_connections.reuse_in_process()
     shifted_time.put_in_place(Path(environment[shifted_time.FILE]))

@@ -81,8 +81,9 @@ class Cluster:
         return found
 
     def run_process(self, working: psutil.Process) -> psutil.Process:
-        """The process of a run, which the code server has started, by one that works in it."""
-        started = psutil.Process(self._code_server).children()
+        """The process of a run, which the code server has forked, by one that works in it."""
+        (server_of_runs,) = psutil.Process(self._code_server).children()
+        started = server_of_runs.children()
         (found,) = set(started) & {working, *working.parents()}
         return found
 
