@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 from dagster import DagsterInstance
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
 from arctic_orchestration import migration_scripts, postgres_connections
 from arctic_orchestration_tests import compiled_once, without_fsync
 from arctic_orchestration_tests.lake.class_archive import OPTIONS, ClassArchive
 from arctic_orchestration_tests.lake.sessions import FAST, FAST_JVM
+from arctic_orchestration_tests.one_spark import OneSpark, uses_spark
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
 from arctic_orchestration_tests.scratch import scratch_directory
 from arctic_orchestration_tests.templates import Templates
@@ -72,19 +74,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(_LONGEST), append=False)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpark | None:
+    """Replaces that of ``--dist loadfile``."""
+    return OneSpark(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def _line(item: pytest.Item) -> int:
     """Where the test stands, if it comes in the order of its file; else all stand alike."""
     return item.location[1] or 0 if item.get_closest_marker("in_order") else 0
 
 
 def _longest_first(items: list[pytest.Item]) -> None:
-    """Proofs, then what starts Spark, then the rest; among them, files with many tests first."""
+    """What uses one Spark, proofs, then the rest; among them, files with many tests first."""
     tests = Counter(item.path for item in items)
     proofs = {item.path for item in items if item.get_closest_marker("proof")}
 
     def rank(item: pytest.Item) -> tuple[int, int, Path]:
         room = item.path.relative_to(_HERE).parts[0]
-        kind = 0 if item.path in proofs else 1 if room in ("flights", "lake") else 2
+        kind = 1 if item.path in proofs else 2 if room in ("flights", "lake") else 3
+        if uses_spark(item.path):
+            kind = 0
         return kind, -tests[item.path], item.path
 
     items.sort(key=rank)
