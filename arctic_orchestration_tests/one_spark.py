@@ -20,7 +20,7 @@ def uses_spark(file: Path) -> bool:
     return _PARAMETER.search(file.read_text()) is not None
 
 
-class OneSpark(LoadFileScheduling):
+class OneSpark(LoadFileScheduling):  # type: ignore[misc]
     """As ``--dist loadfile``, but for those files, which are sent together."""
 
     def _split_scope(self, nodeid: str) -> str:
