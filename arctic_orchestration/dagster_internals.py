@@ -9,8 +9,9 @@ loaded when a name of ``_LAZY``, or a function that needs them, is used.
 """
 
 import hashlib
+import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -41,7 +42,7 @@ from dagster._core.definitions.target import AutomationTarget
 from dagster._core.definitions.timestamp import TimestampWithTimezone
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from dagster._core.definitions.utils import check_valid_name
-from dagster._core.errors import DagsterHomeNotSetError, DagsterLaunchFailedError
+from dagster._core.errors import DagsterLaunchFailedError
 from dagster._core.execution.api import create_execution_plan
 from dagster._core.execution.plan.compute_generator import (
     validate_and_coerce_op_result_to_iterator,
@@ -65,7 +66,7 @@ from dagster._core.storage.dagster_run import (
 from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, RUN_KEY_TAG
 from dagster._record import copy as copy_record
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
-from dagster._time import dst_safe_strftime, get_timezone
+from dagster._time import dst_safe_strftime, get_current_timestamp, get_timezone
 from dagster._utils import get_run_crash_explanation
 from dagster._utils.concurrency import ConcurrencyKeyInfo
 from dagster._utils.cronstring import get_fixed_minute_interval
@@ -140,7 +141,6 @@ __all__ = [
     "ConfigurableClass",  # base of what dagster.yaml names
     "ConfigurableClassData",
     "DaemonHeartbeat",
-    "DagsterHomeNotSetError",
     "DagsterLaunchFailedError",  # what a launcher raises when it cannot start a run
     "DecoratedOpFunction",  # the function of an op, which guards are put around
     "DynamicPartitionsStore",  # lets partitions definitions read keys from memory
@@ -205,11 +205,13 @@ __all__ = [
     "resume_from_failure",
     "run_iteration",
     "run_storage_of",
+    "runless_entry",
     "seconds_since_tick",
     "set_targets",
     "sqlite_event_log",
     "sqlite_run_database",
     "start_run_in_subprocess",  # executes a run as the process of a code server does
+    "store_runless_entries",
     "validate_and_coerce_op_result_to_iterator",  # the results of any kind of function, as events
     "with_attributes",
 ]
@@ -268,6 +270,62 @@ def sqlite_event_log(storage: object) -> str | None:
     if not isinstance(storage, SqliteEventLogStorage):
         return None
     return storage.path_for_shard(INDEX_SHARD_NAME)
+
+
+def runless_entry(materialization: dg.AssetMaterialization) -> dg.EventLogEntry:
+    """Returns the entry that ``report_runless_asset_event`` stores for a materialization."""
+    from dagster._core.events import StepMaterializationData
+    from dagster._core.instance.utils import RUNLESS_JOB_NAME, RUNLESS_RUN_ID
+
+    entry: Any = dg.EventLogEntry
+    made: dg.EventLogEntry = entry(
+        error_info=None,
+        level=logging.INFO,
+        user_message="",
+        run_id=RUNLESS_RUN_ID,
+        timestamp=get_current_timestamp(),
+        job_name=RUNLESS_JOB_NAME,
+        dagster_event=dg.DagsterEvent(
+            event_type_value=dg.DagsterEventType.ASSET_MATERIALIZATION.value,
+            job_name=RUNLESS_JOB_NAME,
+            event_specific_data=StepMaterializationData(materialization),
+        ),
+    )
+    return made
+
+
+def store_runless_entries(
+    storage: Any,
+    entries: Sequence[dg.EventLogEntry],
+    is_wanted: "Callable[[sqlalchemy.Connection], bool]",
+) -> None:
+    """Stores materializations without a run in one transaction of SQLite or Postgres.
+
+    Dagster's own storages commit each event, those of Postgres a batch of one asset.
+
+    Args:
+        storage: of :func:`event_log_storage_of`.
+        entries: of :func:`runless_entry`.
+        is_wanted: called first in the transaction; if it returns False, nothing is stored.
+    """
+    from dagster._core.instance.utils import RUNLESS_RUN_ID
+    from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
+
+    rows = [storage._event_to_row(entry) for entry in entries]
+    new, number = SqlEventLogStorageTable.insert(), SqlEventLogStorageTable.c.id
+    with storage.index_transaction() as connection:
+        if not is_wanted(connection):
+            return
+        numbers = connection.execute(new.returning(number, sort_by_parameter_order=True), rows)
+        # The table of assets has the newest event of each.
+        last = {row["asset_key"]: place for place, row in enumerate(rows)}
+        ids = numbers.scalars().all()
+        for place in last.values():
+            storage._store_asset_event(connection, entries[place], ids[place])
+    if sqlite_event_log(storage) is not None:
+        # Its copy for queries of one run, here of none; feeds and assets read the other.
+        with storage.run_connection(RUNLESS_RUN_ID) as connection:
+            connection.execute(new, rows)
 
 
 def sqlite_run_database(storage: object) -> str | None:

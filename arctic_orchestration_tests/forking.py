@@ -23,6 +23,7 @@ PRELOADED = (
     f"{_HERE}.proofs.forked_runs",
     f"{_HERE}.proofs.freshness.outages",
     f"{_HERE}.proofs.freshness.owners",
+    f"{_HERE}.service.announcing_process",
     "dagster_webserver.cli",
     "pyspark.sql",
     "pytest",

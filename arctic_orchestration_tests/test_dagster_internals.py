@@ -30,7 +30,7 @@ USED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((
         "CodePointer", "BaseMultiPartitionMapping", "DEFAULT_MODE_NAME", "ACTIVE_RUN_STATUSES",
         "FINISHED_STATUSES", "IN_PROGRESS_RUN_STATUSES", "PARENT_RUN_ID_TAG", "RETRY_NUMBER_TAG",
-        "RUN_KEY_TAG", "DagsterHomeNotSetError", "DagsterLaunchFailedError",
+        "RUN_KEY_TAG", "DagsterLaunchFailedError",
         "StartRunInSubprocessSuccessful", "INDEX_SHARD_NAME",
         "SYSTEM_METADATA_KEY_AUTO_CREATED_STUB_ASSET",
     ), ()),
@@ -142,6 +142,11 @@ USED: dict[str, tuple[str, ...]] = {
     ),
     # storages
     "legacy_storage": ("LegacyEventLogStorage", "LegacyRunStorage", "LegacyScheduleStorage"),
+    "RUNLESS_JOB_NAME": (),
+    "RUNLESS_RUN_ID": (),
+    "SqlEventLogStorageTable": ("insert()", "c"),
+    "StepMaterializationData": ("(materialization)",),
+    "get_current_timestamp": ("()",),
     "SqliteEventLogStorage": ("path_for_shard(run_id)",),
     "SqliteRunStorage": ("_conn_string",),
     "create_pg_engine": ("(postgres_url token_provider)",),
@@ -155,6 +160,10 @@ PRIVATE_PARTS: dict[str, tuple[str, ...]] = {
     "dagster.DagsterInstance": ("event_log_storage", "run_storage", "schedule_storage"),
     **{f"dagster._core.storage.legacy_storage.Legacy{kind}Storage": ("_storage",)
        for kind in ("EventLog", "Run", "Schedule")},
+    "dagster._core.storage.event_log.sql_event_log.SqlEventLogStorage": (
+        "_event_to_row(event)", "_store_asset_event(conn event event_id)", "index_transaction()",
+        "run_connection(run_id)",
+    ),
     "dagster.DefaultRunLauncher": (
         "launch_run_from_grpc_client(instance run grpc_client)", "_run_ids",
     ),

@@ -5,12 +5,14 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, iter_route_contexts
+from pydantic import BaseModel
 
 from arctic_orchestration.service import (
     audit,
     compaction,
     compaction_actions,
     consumers,
+    events,
     health,
     job_actions,
     jobs,
@@ -23,6 +25,7 @@ from arctic_orchestration.service import (
     waiting,
 )
 from arctic_orchestration.service.access import AccessRules, AnyCaller, Needs, Open
+from arctic_orchestration.service.events_documents import AnnouncementForm, ArrivalForm
 from arctic_orchestration.service.guard import Guard
 from arctic_orchestration.service.pages import routes as pages
 from arctic_orchestration.service.pages.rendering import API
@@ -45,7 +48,15 @@ ROUTERS: tuple[APIRouter, ...] = (
     compaction.router,
     compaction_actions.router,
     consumers.router,
+    events.router,
     audit.router,
+)
+#: The models of errors and bodies, to which routes refer by name.
+_REFERRED: tuple[type[BaseModel], ...] = (
+    problems.Problem,
+    problems.InvalidValue,
+    AnnouncementForm,
+    ArrivalForm,
 )
 _DESCRIPTION = """\
 Schedules, jobs, compaction and consumers of arctic_orchestration: what waits, why, until when.
@@ -113,7 +124,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         )
         components = document.setdefault("components", {})
         named = components.setdefault("schemas", {})
-        for model in (problems.Problem, problems.InvalidValue):
+        for model in _REFERRED:
             schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
             schema.pop("$defs", None)
             named[model.__name__] = schema

@@ -75,15 +75,20 @@ def parse(text: str, *, name: str = "body.json") -> object:
     return document
 
 
-def _mapping(text: Annotated[str, Depends(Body())]) -> dict[str, Any]:
-    document = parse(text)
-    if not isinstance(document, Mapping):
-        problem = InvalidInput("body", document, "a JSON object")
-        raise RequestRefused(422, str(problem), problems=[problem])
-    return dict(document)
+def json_object(body: Body) -> Any:
+    """Returns the dependency that gives the JSON object of a body."""
+
+    def mapping(text: Annotated[str, Depends(body)]) -> dict[str, Any]:
+        document = parse(text)
+        if not isinstance(document, Mapping):
+            problem = InvalidInput("body", document, "a JSON object")
+            raise RequestRefused(422, str(problem), problems=[problem])
+        return dict(document)
+
+    return Depends(mapping)
 
 
-JsonObject = Annotated[dict[str, Any], Depends(_mapping)]
+JsonObject = Annotated[dict[str, Any], json_object(Body())]
 
 
 def body_schema(schema: Mapping[str, Any], *media_types: str) -> dict[str, Any]:

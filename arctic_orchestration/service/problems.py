@@ -135,7 +135,7 @@ async def _arctic_error(request: Request, error: Exception) -> Response:
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         _log.warning("request %s: %s", request.state.request_id, error)
         # The message names hosts and users.
-        detail = "The state database does not answer, or has another schema than this service."
+        detail = "A database does not answer, or the state database has another schema."
         return answer(request, status, detail, headers={"Retry-After": str(RETRY_SECONDS)})
     if getattr(request.state, "is_limited", False):
         # The ends of these messages name objects that the caller may not see.

@@ -36,6 +36,7 @@ consumers = sa.Table(
     sa.Column("position", sa.Text),
     # Counts reads, so that one of two concurrent reads is accepted.
     sa.Column("version", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("resets", sa.BigInteger, nullable=False, server_default="0"),
     # Whether the last read reached the end, and when one last did; null: never.
     sa.Column("at_end", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("read_at", UtcTime),

@@ -1,8 +1,9 @@
 """The tables of the service.
 
-=================  ===================================================================
-``arctic_tokens``  tokens of the REST API: their scopes and a hash, never the token itself
-=================  ===================================================================
+========================  ============================================================
+``arctic_tokens``         tokens of the REST API: their scopes and a hash, never the token
+``arctic_announcements``  announcements of arrivals, each of which is written once
+========================  ============================================================
 """
 
 import sqlalchemy as sa
@@ -28,4 +29,21 @@ tokens = sa.Table(
     # With an error of a few minutes.
     sa.Column("used_at", UtcTime),
     sa.UniqueConstraint("cluster", "name"),
+)
+
+announcements = sa.Table(
+    "arctic_announcements",
+    metadata,
+    # A tag of its materializations in Dagster's event log.
+    sa.Column("id", Id, primary_key=True),
+    # SHA-256 of the cluster, the caller and the key of the request, as hexadecimal digits.
+    sa.Column("key", sa.Text, nullable=False, unique=True),
+    # SHA-256 of the body.
+    sa.Column("digest", sa.Text, nullable=False),
+    # The last event of Dagster's log before it.
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("begun_at", UtcTime, nullable=False),
+    # Null: not known to be in Dagster's log.
+    sa.Column("written_at", UtcTime),
+    sa.Index(None, "begun_at"),
 )

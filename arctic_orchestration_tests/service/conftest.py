@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from dagster import DagsterInstance
 from starlette.testclient import TestClient
 
 from arctic_orchestration.schedules.schedule import Schedule
@@ -24,6 +25,19 @@ def database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dat
     made = Database.open(database_url)
     yield made
     made.close()
+
+
+@pytest.fixture
+def instance(
+    backend: str,
+    database: Database,
+    dagster_instance: Callable[[str], DagsterInstance],
+    monkeypatch: pytest.MonkeyPatch,
+) -> DagsterInstance:
+    """A real instance of Dagster, which the service finds in DAGSTER_HOME."""
+    made = dagster_instance(backend)
+    monkeypatch.setenv("DAGSTER_HOME", made.root_directory)
+    return made
 
 
 @pytest.fixture

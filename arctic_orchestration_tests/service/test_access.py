@@ -47,10 +47,11 @@ FORMS: dict[str, Any] = {
     "schedule-files": {"schedules": [schedule("a").to_form()]},
     "retry": {"all": True},
     "reset": {"start": "from_beginning"},
+    "events": {"arrivals": [{"asset": "raw/a", "partition": "1"}]},
 }
 #: what answers call what they list
 LISTS = ("schedules", "jobs", "locations", "matched", "tables", "queues", "tasks", "records",
-         "consumers")  # fmt: skip
+         "consumers", "events")  # fmt: skip
 
 
 def declared(client: TestClient) -> list[tuple[str, str, str]]:
@@ -219,7 +220,7 @@ def test_a_narrowed_token_reaches_nothing_else(
                 method,
                 f"http://localhost{where}{query}",
                 json=form if method in ("POST", "PUT", "PATCH") else None,
-                headers={"If-Match": "*"},
+                headers={"If-Match": "*", "Idempotency-Key": "k"},
             )
             assert not has_objects(answer), (method, path, limit)
             assert answer.status_code in (200, 403), (method, path, limit, answer.text)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from arctic_orchestration.console.dagster_errors import dagster_message
+from arctic_orchestration.console.dagster_instance import opened_instance
 from arctic_orchestration.console.state import state_database
 from arctic_orchestration.errors import ArcticError, ConfigurationError, InvalidInput, NotFound
 from arctic_orchestration.quantities import format_moment
@@ -165,7 +166,7 @@ def opened_queue() -> Iterator[Opened]:
     """
     from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
 
-    with _instance() as instance:
+    with opened_instance() as instance:
         coordinator = ruled_coordinator(instance)
         settings = Settings.from_environment()
         database = state_database(settings, made_by="Dagster's daemon")
@@ -224,24 +225,6 @@ def daemon_trouble(
     if last.problem is not None:
         return f"the daemon has trouble: {last.problem}", "see the daemon's log"
     return None
-
-
-@contextmanager
-def _instance() -> "Iterator[DagsterInstance]":
-    from dagster import DagsterInstance
-
-    from arctic_orchestration.dagster_internals import DagsterHomeNotSetError
-
-    try:
-        instance = DagsterInstance.get()
-    except DagsterHomeNotSetError:
-        raise ConfigurationError(
-            "DAGSTER_HOME is not set: set it to the folder that holds dagster.yaml"
-        ) from None
-    except Exception as error:
-        raise ConfigurationError(f"Dagster's instance: {dagster_message(error)}") from error
-    with instance:
-        yield instance
 
 
 def time_of_queueing(record: "RunRecord", queued_at: datetime | None) -> datetime:

@@ -5,17 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
+from arctic_orchestration.console.dagster_instance import opened_instance
 from arctic_orchestration.console.display import print_json
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
-from arctic_orchestration.errors import ConfigurationError, InvalidInput
+from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.event_log.escaping import DEEPEST, is_storable, is_too_deep, storable
 from arctic_orchestration.schedules.cli.partition_check import check_names
 
 app = typer.Typer(no_args_is_help=True)
-
-#: the maximum of an integer column
-_LARGEST = 2**63 - 1
 
 
 @app.callback()
@@ -45,17 +43,17 @@ def add(
     The announcement is a materialization in Dagster's own event log: every schedule that waits
     for the asset sees it, and so does Dagster's UI.
     """
-    import dagster as dg
+    # Dagster takes seconds to import.
+    from arctic_orchestration.event_log.announcement import LARGEST, Arrival, is_asset_key
 
     described: dict[str, Any] = {}
     if path is not None:
         _check_text("--path", path)
-        described["path"] = dg.MetadataValue.path(path)
     for name, value in (("bytes", size), ("rows", rows)):
         if value is not None:
-            known = value.isascii() and value.isdecimal() and len(value) <= len(str(_LARGEST))
-            if not known or int(value) > _LARGEST:
-                expected = f"a whole number from 0 to {_LARGEST}"
+            known = value.isascii() and value.isdecimal() and len(value) <= len(str(LARGEST))
+            if not known or int(value) > LARGEST:
+                expected = f"a whole number from 0 to {LARGEST}"
                 raise InvalidInput(f"--{name}", value, expected)
             described[name] = int(value)
     for entry in metadata or ():
@@ -66,25 +64,16 @@ def add(
         if name in ("path", "bytes", "rows"):
             raise InvalidInput("--metadata", entry, f"another key: use --{name}")
         described[name] = _value(name, text)
-    parts = [part for part in asset.split("/") if part]
-    if not parts or "/".join(parts) != asset:
+    if not is_asset_key(asset):
         raise InvalidInput("ASSET", asset, "an asset key such as raw/flights")
     if not key:
         raise InvalidInput("KEY", key, "a partition key")
     _check_text("ASSET", asset)
     _check_text("KEY", key)
     unchecked = None if force else check_names(asset, key)
-    try:
-        found = dg.DagsterInstance.get()
-    except dg.DagsterError as error:
-        raise ConfigurationError(
-            f"Dagster's instance cannot be opened: {str(error).splitlines()[0].strip()} "
-            "Set DAGSTER_HOME to the folder that holds dagster.yaml"
-        ) from error
-    with found as instance:
-        instance.report_runless_asset_event(
-            dg.AssetMaterialization(asset_key=dg.AssetKey(parts), partition=key, metadata=described)
-        )
+    arrival = Arrival(asset=asset, partition=key, path=path, metadata=described)
+    with opened_instance() as instance:
+        instance.report_runless_asset_event(arrival.materialization())
     if as_json:
         print_json({"asset": asset, "partition": key})
         return

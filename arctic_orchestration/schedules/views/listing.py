@@ -251,7 +251,7 @@ def list_events(
                 query.where(events.c.number > after).order_by(events.c.number).limit(limit)
             ).all()
         )
-    return [_listed(row) for row in rows]
+    return [listed_event(row) for row in rows]
 
 
 def events_of_job(tx: sa.Connection, job: Job, *, limit: int = 100) -> list[ListedEvent]:
@@ -263,9 +263,10 @@ def events_of_job(tx: sa.Connection, job: Job, *, limit: int = 100) -> list[List
         .order_by(events.c.number)
         .limit(limit)
     )
-    return [_listed(row) for row in tx.execute(query)]
+    return [listed_event(row) for row in tx.execute(query)]
 
 
-def _listed(row: Any) -> ListedEvent:
+def listed_event(row: Any) -> ListedEvent:
+    """Returns the event in a row with number, taken_at and details."""
     event = Event.from_json(json.loads(row.details))
     return ListedEvent(number=row.number, taken_at=row.taken_at, event=event)

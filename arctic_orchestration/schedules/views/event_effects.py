@@ -1,0 +1,88 @@
+"""The events that schedules took, and the jobs that each one is part of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration.event_log.event import EventKind
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.views.listing import ListedEvent, listed_event
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import events, job_events, jobs, schedules
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """Which events: of a half-open span in which they were taken, of a kind, subject, partition."""
+
+    begin: datetime | None = None
+    end: datetime | None = None
+    kind: EventKind | None = None
+    subject: str | None = None
+    partition: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effect:
+    """A job that an event is part of."""
+
+    schedule: str
+    job: str
+    state: str
+    reason: str
+    run_id: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the JSON form; its keys do not change."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def events_of(
+    tx: sa.Connection, location: Location, span: Span, *, below: int | None = None, limit: int = 50
+) -> list[ListedEvent]:
+    """Returns the newest events of a location, newest first; ``below`` is a number."""
+    col = events.c
+    query = sa.select(col.number, col.taken_at, col.details).where(col.location_id == location.id)
+    if span.begin is not None:
+        query = query.where(col.taken_at >= span.begin)
+    if span.end is not None:
+        query = query.where(col.taken_at < span.end)
+    for name in ("kind", "subject", "partition"):
+        if getattr(span, name) is not None:
+            query = query.where(col[name] == getattr(span, name))
+    if below is not None:
+        query = query.where(col.number < below)
+    rows = tx.execute(query.order_by(col.number.desc()).limit(limit))
+    return [listed_event(row) for row in rows]
+
+
+def effects_of(
+    tx: sa.Connection, location: Location, numbers: Sequence[int]
+) -> dict[int, list[Effect]]:
+    """Returns the jobs of events by their numbers, oldest first; none: no job has it."""
+    query = (
+        sa.select(
+            job_events.c.number,
+            jobs.c.id,
+            jobs.c.state,
+            jobs.c.reason,
+            jobs.c.run_id,
+            schedules.c.name,
+        )
+        .distinct()
+        .join(jobs, jobs.c.id == job_events.c.job_id)
+        .join(schedules, schedules.c.id == jobs.c.schedule_id)
+        .where(job_events.c.location_id == location.id)
+        .where(dialect.among(tx, job_events.c.number, list(numbers)))
+        .order_by(jobs.c.id)
+    )
+    found: dict[int, list[Effect]] = {}
+    for row in tx.execute(query):
+        effect = Effect(
+            schedule=row.name, job=row.id, state=row.state, reason=row.reason, run_id=row.run_id
+        )
+        found.setdefault(row.number, []).append(effect)
+    return found

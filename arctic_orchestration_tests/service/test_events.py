@@ -1,0 +1,297 @@
+"""``/events``: arrivals announced over REST, and what they set off."""
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from arctic_orchestration.event_log import announcement
+from arctic_orchestration.event_log.dagster_log import DagsterLog
+from arctic_orchestration.event_log.event import Event
+from arctic_orchestration.schedules.inventory import Inventory, Partitioning
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state import audit
+from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.schedules.simulated import World, at
+from arctic_orchestration_tests.service.announcing_process import MOMENTS, announce
+from arctic_orchestration_tests.service.conftest import MakeApi
+from arctic_orchestration_tests.service.test_access import token
+from arctic_orchestration_tests.service.test_problems import problem
+
+KEY = {"Idempotency-Key": "k1"}
+DAYS = {"arrivals": [{"asset": "raw/a", "partition": "01"}, {"asset": "raw/b", "partition": "02"}]}
+
+
+def log_of(instance: dg.DagsterInstance) -> list[Event]:
+    """The arrivals in Dagster's log, in the order of the feed."""
+    log = DagsterLog(instance)
+    try:
+        return list(log.read(None, 30_000).events)
+    finally:
+        log.close()
+
+
+def keys_of(instance: dg.DagsterInstance) -> list[tuple[str, str | None]]:
+    return [(event.subject, event.partition) for event in log_of(instance)]
+
+
+def announced(database: Database) -> list[Any]:
+    with database.read() as tx:
+        return list(audit.records(tx, feature="events"))
+
+
+def test_arrivals_are_what_the_command_writes(
+    api: MakeApi, database: Database, instance: dg.DagsterInstance
+) -> None:
+    """Compared with Dagster's own way to write them, also in the table of assets."""
+    details: dict[str, Any] = {"path": "/in/a b.csv", "bytes": 1_048_576, "rows": 305}
+    more: dict[str, Any] = {"source": "ftp", "checked": True, "share": 0.5, "list": [1, None]}
+    form = {"asset": "raw/a", "partition": "01|EWR", **details, "metadata": more}
+    body = {"arrivals": [form, {"asset": "plain", "partition": "🐧'"}]}
+    done = api().post("/events", json=body, headers={**KEY, "X-Request-Id": "r"})
+    assert done.status_code == 200, done.text
+    answer = done.json()
+    assert (answer["arrivals"], answer["assets"]) == (2, {"plain": 1, "raw/a": 1})
+    instance.report_runless_asset_event(
+        dg.AssetMaterialization(
+            ["raw", "b"],
+            partition="01|EWR",
+            metadata={
+                **more,
+                "path": dg.MetadataValue.path("/in/a b.csv"),
+                "bytes": 1_048_576,
+                "rows": 305,
+            },
+        )
+    )
+    first, second, own = log_of(instance)
+    for name in ("kind", "partition", "bytes", "rows", "run_id", "problem"):
+        assert getattr(first, name) == getattr(own, name), name
+    assert dict(first.metadata) == dict(own.metadata) == {**details, **more}
+    assert (second.subject, second.partition, dict(second.metadata)) == ("plain", "🐧'", {})
+    stored, by_dagster = (
+        instance.get_latest_materialization_event(dg.AssetKey(["raw", name])) for name in "ab"
+    )
+    assert stored is not None
+    assert by_dagster is not None
+    assert stored.asset_materialization is not None
+    assert stored.asset_materialization.tags == {"arctic/announcement": answer["id"]}
+    for field in ("level", "user_message", "run_id", "job_name", "step_key", "error_info"):
+        assert getattr(stored, field) == getattr(by_dagster, field), field
+    assert {"/".join(key.path) for key in instance.all_asset_keys()} == {"raw/a", "raw/b", "plain"}
+    (record,) = announced(database)
+    assert (record.action, record.subject, record.actor.request_id) == (
+        "announce",
+        answer["id"],
+        "r",
+    )
+    assert record.details == {"key": "k1", "arrivals": 2, "assets": {"raw/a": 1, "plain": 1}}
+
+
+def test_the_same_key_is_answered_alike_and_writes_nothing(
+    api: MakeApi, database: Database, instance: dg.DagsterInstance
+) -> None:
+    """Whatever happened since; another body is refused, another caller's key is another one."""
+    client = api()
+    first = client.post("/events", json=DAYS, headers=KEY)
+    # A code location has no such assets by now.
+    World(database, []).tick(0)
+    again = client.post("/events", json=DAYS, headers=KEY)
+    assert (first.status_code, first.json()) == (again.status_code, again.json())
+    assert len(announced(database)) == 1
+    other = {"arrivals": [{"asset": "raw/a", "partition": "01"}]}
+    refused = problem(client.post("/events", json=other, headers=KEY), 422)
+    assert refused["errors"][0]["field"] == "Idempotency-Key"
+    assert keys_of(instance) == [("raw/a", "01"), ("raw/b", "02")]
+    ann = api(token=token(database, "events:write", name="ann"))
+    assert ann.post("/events", json=DAYS, headers=KEY).json()["id"] != first.json()["id"]
+    assert len(keys_of(instance)) == 4
+
+
+def test_one_invalid_arrival_stops_all(
+    api: MakeApi, database: Database, instance: dg.DagsterInstance
+) -> None:
+    """Each is named, with its place; nothing is written, in either database."""
+    client = api()
+    good = {"asset": "raw/a", "partition": "01"}
+    bodies: list[tuple[Any, list[str]]] = [
+        ({}, ["arrivals"]),
+        ({"arrivals": []}, ["arrivals"]),
+        ({"arrivals": [good] * 10_001}, ["arrivals"]),
+        ({"arrivals": [good], "force": "no"}, ["force"]),
+        (
+            {
+                "arrivals": [
+                    good,
+                    {"asset": "raw//a", "partition": ""},
+                    {**good, "bytes": -1, "rows": 2**63},
+                    {**good, "bytes": "5MB", "rows": 1.5},
+                    {**good, "metadata": {"path": "x"}},
+                    {**good, "partition": "x" * 256, "more": 1},
+                ]
+            },
+            [
+                "arrivals[1].asset", "arrivals[1].partition", "arrivals[2].bytes",
+                "arrivals[2].rows", "arrivals[3].bytes", "arrivals[3].rows",
+                "arrivals[4].metadata", "arrivals[5].more", "arrivals[5].partition",
+            ],
+        ),
+    ]  # fmt: skip
+    for body, fields in bodies:
+        answer = problem(client.post("/events", json=body, headers=KEY), 422)
+        assert sorted(one["field"] for one in answer["errors"]) == fields
+    for headers in ({}, {"Idempotency-Key": ""}, {"Idempotency-Key": "a b"}):
+        answer = problem(client.post("/events", json=DAYS, headers=headers), 422)
+        assert answer["errors"][0]["field"].lower() == "idempotency-key"
+    assert (keys_of(instance), announced(database)) == ([], [])
+
+
+def test_names_are_checked_against_code_locations(
+    api: MakeApi, database: Database, instance: dg.DagsterInstance
+) -> None:
+    """A typo of an asset or a key; what a schedule waits for is known, and ``force`` skips it."""
+    region = Partitioning(keys=("north", "south"))
+    world = World(database, [Schedule(name="a", target="x", trigger=on.partitions("raw/new"))])
+    world.engine.inventory = Inventory(jobs=frozenset({"x"}), assets={"raw/a": region})
+    world.tick(0)
+    body: dict[str, Any] = {
+        "arrivals": [
+            {"asset": "raw/a", "partition": "nrth"},
+            {"asset": "raw/aa", "partition": "north"},
+            {"asset": "raw/a", "partition": "north"},
+            {"asset": "raw/new", "partition": "1"},
+        ]
+    }
+    client = api()
+    answer = problem(client.post("/events", json=body, headers=KEY), 422)
+    assert [(one["field"], one["value"]) for one in answer["errors"]] == [
+        ("arrivals[0].partition", "nrth"),
+        ("arrivals[1].asset", "raw/aa"),
+    ]
+    assert "did you mean north" in answer["errors"][0]["expected"]
+    assert keys_of(instance) == []
+    forced = client.post("/events", json={**body, "force": True}, headers=KEY)
+    assert forced.json()["arrivals"] == 4
+    assert len(keys_of(instance)) == 4
+
+
+def test_topics_are_protected(
+    api: MakeApi, database: Database, instance: dg.DagsterInstance
+) -> None:
+    """A scope says who announces what; one foreign asset among many is refused with all."""
+    client = api(token=token(database, "events:write@asset=raw/a"))
+    assert client.post("/events", json=DAYS, headers=KEY).status_code == 403
+    mine = {"arrivals": DAYS["arrivals"][:1]}
+    assert client.post("/events", json=mine, headers=KEY).status_code == 200
+    for scope in ("events:read", "events:write@location=here", "schedules:write"):
+        other = api(token=token(database, scope, name=scope.replace(":", "_").replace("=", "_")))
+        assert other.post("/events", json=mine, headers=KEY).status_code == 403, scope
+    assert keys_of(instance) == [("raw/a", "01")]
+
+
+def test_without_an_instance_nothing_is_stored(
+    api: MakeApi, database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """The answer says what the service lacks; the same key works once it has it."""
+    client = api()
+    assert "DAGSTER_HOME" in problem(client.post("/events", json=DAYS, headers=KEY), 409)["detail"]
+    (tmp_path / "dagster.yaml").write_text("storage: {postgres: {}}")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    answer = client.post("/events", json=DAYS, headers=KEY)
+    assert "dagster.yaml" in problem(answer, 503)["detail"]
+    assert announced(database) == []
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_request_is_completed_by_the_next(
+    api: MakeApi, database: Database, instance: dg.DagsterInstance, moment: str
+) -> None:
+    """A real process is killed at that moment; the same request then writes what is missing."""
+    body = {"arrivals": [{"asset": f"raw/{n % 3}", "partition": str(n)} for n in range(50)]}
+    environment = {name: os.environ[name] for name in ("DAGSTER_HOME", "ARCTIC_DATABASE_URL")}
+    process = forkserver().Process(target=announce, args=(environment, KEY, body, moment))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -9
+    there = len(keys_of(instance))
+    assert there == (50 if moment == "before the answer" else 0)
+    done = api().post("/events", json=body, headers=KEY)
+    assert done.json()["arrivals"] == 50
+    assert keys_of(instance) == [(one["asset"], one["partition"]) for one in body["arrivals"]]
+    assert len(announced(database)) == 1
+
+
+@pytest.mark.parametrize("looks", [True, False], ids=["looking", "control"])
+def test_requests_at_once_write_once(
+    api: MakeApi,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    looks: bool,
+) -> None:
+    """Four with one key. The control does not look into the log, and doubles."""
+    if not looks:
+        monkeypatch.setattr(announcement, "_announcement_of", lambda event: None)
+    barrier = threading.Barrier(4)
+    lock = announcement.Announcer._lock
+
+    def together(self: Any, connection: Any, id: str) -> None:
+        barrier.wait(20)
+        lock(self, connection, id)
+
+    monkeypatch.setattr(announcement.Announcer, "_lock", together)
+    client = api()
+
+    def send() -> None:
+        assert client.post("/events", json=DAYS, headers=KEY).status_code == 200
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (len(keys_of(instance)) == 2) == looks
+
+
+def test_an_event_is_listed_with_its_jobs(
+    api: MakeApi, database: Database, world: Callable[..., World]
+) -> None:
+    """Of a span, an asset or a partition; newest first, page by page."""
+    both = [
+        Schedule(name="pair", target="x", trigger=on.partitions("raw/a", count=2), enabled=True),
+        Schedule(name="each", target="y", trigger=on.partitions("raw/a"), enabled=True),
+        Schedule(name="b", target="z", trigger=on.partitions("raw/b", count=9), enabled=True),
+    ]
+    here = world(both)
+    for second, (asset, partition) in enumerate((("raw/a", "1"), ("raw/b", "1"), ("raw/a", "2"))):
+        here.feed.arrive(asset, partition)
+        here.tick(second + 1)
+    here.tick(5)
+    client = api()
+    listed = client.get("/events?kind=partition").json()
+    assert [(one["subject"], one["partition"]) for one in listed["events"]] == [
+        ("raw/a", "2"), ("raw/b", "1"), ("raw/a", "1"),
+    ]  # fmt: skip
+    oldest = listed["events"][-1]
+    assert sorted((one["schedule"], one["state"]) for one in oldest["jobs"]) == [
+        ("each", "launched"),
+        ("pair", "launched"),
+    ]
+    assert {one["run_id"] for one in oldest["jobs"]} <= set(here.dagster.runs)
+    page = client.get("/events?kind=partition&limit=2").json()
+    rest = client.get(f"/events?kind=partition&limit=2&cursor={page['next_cursor']}").json()
+    assert page["events"] + rest["events"] == listed["events"]
+    assert rest["next_cursor"] is None
+    span = {"taken_from": at(2).isoformat(), "taken_until": at(3).isoformat()}
+    (only,) = client.get("/events", params=span).json()["events"]
+    assert (only["subject"], [one["schedule"] for one in only["jobs"]]) == ("raw/b", ["b"])
+    found = client.get("/events?subject=raw/a&partition=2").json()["events"]
+    assert [one["number"] for one in found] == [listed["events"][0]["number"]]
+    for query in ("taken_from=today", "kind=x", "cursor=WyJ4Il0", "day=1"):
+        problem(client.get(f"/events?{query}"), 422)
+    limited = api(token=token(database, "events:read@asset=raw/b"))
+    assert [one["subject"] for one in limited.get("/events").json()["events"]] == ["raw/b"]
