@@ -181,6 +181,7 @@ def reset(
         .values(
             asset=asset or held.asset, start=format_start(begins), since=since,
             position=position, storage_id=storage_id, version=consumer_rows.c.version + 1,
+            resets=consumer_rows.c.resets + 1,
             at_end=False, read_at=None, passed_over=0, passed_over_reason=None,
         )
     )  # fmt: skip

@@ -36,6 +36,7 @@ class Consumer:
     storage_id: str | None
     position: str | None
     version: int
+    resets: int
     at_end: bool
     read_at: datetime | None
     next_number: int

@@ -156,8 +156,8 @@ def reset_consumer(
 
 
 def etag(one: Consumer) -> str:
-    """Returns the ETag of a consumer: of its asset and its start."""
-    return parameters.etag(one.id, one.asset, one.start)
+    """Returns the ETag of a consumer: of its asset, its start and its resets."""
+    return parameters.etag(one.id, one.asset, one.start, one.resets)
 
 
 def _known(service: Service, tx: sa.Connection, caller: Caller, name: str) -> Consumer:

@@ -112,7 +112,10 @@ def test_a_consumer_starts_again(
     assert (done.json()["asset"], done.json()["start"]) == ("raw/a", start)
     assert (done.json()["discarded"], done.json()["acknowledged"]) == (0, 0)
     assert client.post(path, json=form, headers={"If-Match": tag}).status_code == 412
-    (record,) = changes(database)
+    again = client.post(path, json=form, headers={"If-Match": done.headers["ETag"]})
+    # A reset to the same start forgets everything, too.
+    assert again.headers["ETag"] != done.headers["ETag"]
+    record, _ = changes(database)
     assert (record.action, record.actor.request_id) == ("reset", "s")
     assert record.before["asset"] == "raw/flights"
     assert record.after == {"asset": "raw/a", "start": start}
