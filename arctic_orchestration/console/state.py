@@ -1,5 +1,7 @@
 """Opens the state database for a command."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -37,6 +39,17 @@ def state_database(
             f"to where {made_by} has it, or start that, which makes it (see: arctic doctor)"
         )
     return Database.open(settings.database_url, busy_seconds=busy_seconds)
+
+
+@contextmanager
+def opened_state(*, made_by: str = "the dispatcher") -> Iterator[tuple[Settings, Database]]:
+    """Opens the state database of the environment's settings, as :func:`state_database` does."""
+    settings = Settings.from_environment()
+    database = state_database(settings, made_by=made_by)
+    try:
+        yield settings, database
+    finally:
+        database.close()
 
 
 def sqlite_file(url: str) -> Path | None:

@@ -1,6 +1,7 @@
 """``/jobs``: firings of schedules on their way to runs, and why they wait."""
 
 import json
+from collections.abc import Callable
 from typing import Annotated
 
 import sqlalchemy as sa
@@ -93,12 +94,7 @@ def launch_job(
     if_match: parameters.IfMatch = None,
 ) -> documents.JobDocument:
     """Launch a waiting job past its constraints, except limits on concurrency."""
-    with service.database.read() as tx:
-        place, explained, job = _explained(service, tx, caller, id)
-    with service.locked(place) as (tx, place):
-        _check_etag(tx, service, caller, id, if_match)
-        job = job_control.launch_job(tx, place, id, utc_now(), actor=caller.actor)
-    return _document(place, explained.schedule.name, job, response)
+    return _change(job_control.launch_job, service, caller, id, response, if_match)
 
 
 @router.post("/jobs/{id}/cancel", responses={200: HAS_ETAG})
@@ -110,12 +106,7 @@ def cancel_job(
     if_match: parameters.IfMatch = None,
 ) -> documents.JobDocument:
     """Cancel a job that has no run yet; if it has one, terminate the run in Dagster."""
-    with service.database.read() as tx:
-        place, explained, job = _explained(service, tx, caller, id)
-    with service.locked(place) as (tx, place):
-        _check_etag(tx, service, caller, id, if_match)
-        job = job_control.cancel_job(tx, place, id, utc_now(), actor=caller.actor)
-    return _document(place, explained.schedule.name, job, response)
+    return _change(job_control.cancel_job, service, caller, id, response, if_match)
 
 
 def etag(job: Job) -> str:
@@ -140,15 +131,22 @@ def _explained(
     return place, explained, explained.job
 
 
-def _check_etag(
-    tx: sa.Connection, service: Service, caller: Caller, id: str, if_match: str | None
-) -> None:
-    if if_match is not None:
-        parameters.check_etag(if_match, etag(_explained(service, tx, caller, id)[2]))
-
-
-def _document(
-    place: Location, schedule: str, job: Job, response: Response
+def _change(
+    act: Callable[..., Job],
+    service: Service,
+    caller: Caller,
+    id: str,
+    response: Response,
+    if_match: str | None,
 ) -> documents.JobDocument:
+    """Changes a job, unless it was changed since it was read."""
+    with service.database.read() as tx:
+        place, explained, _ = _explained(service, tx, caller, id)
+    with service.locked(place) as (tx, place):
+        if if_match is not None:
+            parameters.check_etag(if_match, etag(_explained(service, tx, caller, id)[2]))
+        job = act(tx, place, id, utc_now(), actor=caller.actor)
     response.headers["ETag"] = etag(job)
-    return documents.JobDocument.model_validate({"location": place.name, **job_json(job, schedule)})
+    return documents.JobDocument.model_validate(
+        {"location": place.name, **job_json(job, explained.schedule.name)}
+    )

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 import typer
 
 from arctic_orchestration.console.actor import actor
-from arctic_orchestration.console.state import state_database
+from arctic_orchestration.console.state import opened_state
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.freshness import definitions, submissions
 from arctic_orchestration.freshness.definitions import Definition
@@ -219,12 +219,8 @@ def opened_tasks() -> Iterator[OpenedTasks]:
         ConfigurationError: there is no database yet, or it has another schema.
         InvalidInput: a setting is invalid.
     """
-    settings = Settings.from_environment()
-    database = state_database(settings, made_by="the sensor arctic_tasks")
-    try:
+    with opened_state(made_by="the sensor arctic_tasks") as (settings, database):
         yield OpenedTasks(settings=settings, database=database)
-    finally:
-        database.close()
 
 
 def colored(state: str) -> str:

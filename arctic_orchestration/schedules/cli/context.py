@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from arctic_orchestration.console.state import state_database
+from arctic_orchestration.console.state import opened_state
 from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.schedules.dagster.catch_up import Change
 from arctic_orchestration.schedules.dagster.catch_up import changing as caught_up
 from arctic_orchestration.schedules.location_state import State
-from arctic_orchestration.settings import Settings
 
 
 @contextmanager
@@ -20,12 +19,8 @@ def opened(location: str | None) -> Iterator[State]:
         ConfigurationError: there is no database yet, or its schema is another.
         InvalidInput: a setting is invalid.
     """
-    settings = Settings.from_environment()
-    database = state_database(settings, made_by="the dispatcher")
-    try:
+    with opened_state() as (settings, database):
         yield State(database, settings.cluster, location)
-    finally:
-        database.close()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from arctic_orchestration.console.display import Rows, console, moment, print_json
-from arctic_orchestration.console.state import JsonOption, LocationOption, state_database
+from arctic_orchestration.console.state import JsonOption, LocationOption, opened_state
 from arctic_orchestration.console.terminal import escape, json_text
 from arctic_orchestration.event_log.event import Event
 from arctic_orchestration.quantities import format_bytes
@@ -15,7 +15,6 @@ from arctic_orchestration.schedules.cli import unmatched_events
 from arctic_orchestration.schedules.cli.context import opened
 from arctic_orchestration.schedules.location_state import State
 from arctic_orchestration.schedules.views.listing import ListedEvent, list_events
-from arctic_orchestration.settings import Settings
 from arctic_orchestration.state import unreadable_events
 
 app = typer.Typer(no_args_is_help=True)
@@ -73,14 +72,9 @@ def unreadable(
 
     They were set aside, and everything after them was read. EVENT is the id in Dagster's log.
     """
-    settings = Settings.from_environment()
-    database = state_database(settings, made_by="the dispatcher")
-    try:
-        with database.read() as tx:
-            found = unreadable_events.listed(tx, settings.cluster, limit=limit)
-            total = unreadable_events.count(tx, settings.cluster)
-    finally:
-        database.close()
+    with opened_state() as (settings, database), database.read() as tx:
+        found = unreadable_events.listed(tx, settings.cluster, limit=limit)
+        total = unreadable_events.count(tx, settings.cluster)
     if as_json:
         documents = [{**asdict(one), "found_at": one.found_at.isoformat()} for one in found]
         print_json({"cluster": settings.cluster, "count": total, "events": documents})

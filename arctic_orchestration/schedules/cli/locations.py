@@ -1,7 +1,5 @@
 """``arctic locations``: the code locations with schedules and jobs in the state database."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import sqlalchemy as sa
@@ -10,7 +8,7 @@ import typer
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.display import Rows, confirm, console, counted, moment, print_json
-from arctic_orchestration.console.state import JsonOption, state_database
+from arctic_orchestration.console.state import JsonOption, opened_state
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules import location_control
@@ -31,7 +29,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
     """List locations, and whether their dispatchers tick."""
-    with _database() as (settings, database), database.read() as tx:
+    with opened_state() as (settings, database), database.read() as tx:
         found = list_locations(tx, settings.cluster, utc_now())
     if as_json:
         documents = [listed.to_json() for listed in found]
@@ -61,7 +59,7 @@ def unbind(location: LocationArgument, yes: YesOption = False, as_json: JsonOpti
 
     For a code location that was renamed, or replaced by another one.
     """
-    with _database() as (settings, database):
+    with opened_state() as (settings, database):
         found = _found(database, settings, location)
         question = f"Unbind {location} from {found.owner or 'nothing'}?{_if_alive(found, 'binds')}"
         confirm(question, yes=yes, as_json=as_json)
@@ -88,7 +86,7 @@ def rename(
 
     For a code location that was renamed. A location NEW that has launched no job yet is replaced.
     """
-    with _database() as (settings, database):
+    with opened_state() as (settings, database):
         found = _found(database, settings, old)
         question = f"Rename {old} to {new}?{_if_alive(found, 'makes')}"
         confirm(question, yes=yes, as_json=as_json)
@@ -116,7 +114,7 @@ def delete(location: LocationArgument, yes: YesOption = False, as_json: JsonOpti
 
     For a code location that is gone. Tasks of its freshness dependencies stay: tasks forget.
     """
-    with _database() as (settings, database):
+    with opened_state() as (settings, database):
         with database.read() as tx:
             found = location_by_name(tx, settings.cluster, location)
             active = location_control.active_jobs(tx, found)
@@ -133,16 +131,6 @@ def delete(location: LocationArgument, yes: YesOption = False, as_json: JsonOpti
         print_json({"deleted": location})
     else:
         console().print(f"deleted {escape(location)} with {counts}")
-
-
-@contextmanager
-def _database() -> Iterator[tuple[Settings, Database]]:
-    settings = Settings.from_environment()
-    database = state_database(settings, made_by="the dispatcher")
-    try:
-        yield settings, database
-    finally:
-        database.close()
 
 
 def _found(database: Database, settings: Settings, name: str) -> Location:

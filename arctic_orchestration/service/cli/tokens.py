@@ -1,7 +1,5 @@
 """``arctic tokens``: who may call the REST API, and for what."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -9,14 +7,12 @@ import typer
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
-from arctic_orchestration.console.state import JsonOption, state_database
+from arctic_orchestration.console.state import JsonOption, opened_state
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import parse_duration
 from arctic_orchestration.service import tokens
 from arctic_orchestration.service.scopes import parse_scopes
-from arctic_orchestration.settings import Settings
-from arctic_orchestration.state.database import Database
 
 app = typer.Typer(no_args_is_help=True)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The token's name.")]
@@ -48,7 +44,7 @@ def create(
         raise InvalidInput("--expires", expires, str(error))
     if lifetime is not None and not lifetime:
         raise InvalidInput("--expires", expires, "a duration longer than 0s, such as 90d")
-    with _opened() as (settings, database), database.begin() as tx:
+    with opened_state() as (settings, database), database.begin() as tx:
         text = tokens.create(tx, actor(settings.cluster), name, scopes, lifetime)
     if as_json:
         print_json({"name": name, "token": text})
@@ -60,7 +56,7 @@ def create(
 def list_(as_json: JsonOption = False) -> None:
     """List tokens, with their scopes and last use."""
     now = utc_now()
-    with _opened() as (settings, database), database.read() as tx:
+    with opened_state() as (settings, database), database.read() as tx:
         stored = tokens.every(tx, settings.cluster)
     if as_json:
         print_json({"tokens": [token.to_json(now) for token in stored]})
@@ -86,19 +82,9 @@ def list_(as_json: JsonOption = False) -> None:
 @app.command()
 def revoke(name: NameArgument, as_json: JsonOption = False) -> None:
     """Revoke a token, at once."""
-    with _opened() as (settings, database), database.begin() as tx:
+    with opened_state() as (settings, database), database.begin() as tx:
         tokens.revoke(tx, actor(settings.cluster), name)
     if as_json:
         print_json({"revoked": name})
     else:
         console().print(f"revoked {escape(name)}")
-
-
-@contextmanager
-def _opened() -> Iterator[tuple[Settings, Database]]:
-    settings = Settings.from_environment()
-    database = state_database(settings, made_by="the dispatcher")
-    try:
-        yield settings, database
-    finally:
-        database.close()
