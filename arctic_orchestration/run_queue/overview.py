@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.quantities import format_moment, iso
 from arctic_orchestration.run_queue import tags as tagging
 from arctic_orchestration.run_queue.explanation import Outlook
 from arctic_orchestration.run_queue.gates import Gates
@@ -26,6 +27,18 @@ class QueueNow:
     may_use: int | None
     pause: Pause | None
 
+    def to_json(self) -> dict[str, Any]:
+        """Returns the JSON form; its keys do not change."""
+        return {
+            "queue": self.name,
+            "level": self.level,
+            "share": self.share,
+            "may_use": self.may_use,
+            "in_progress": self.in_progress,
+            "waiting": self.waiting,
+            "paused": pause_json(self.pause),
+        }
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupNow:
@@ -37,6 +50,17 @@ class GroupNow:
     in_progress: int
     waiting: int
     pause: Pause | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the JSON form; its keys do not change."""
+        return {
+            "group": self.name,
+            "limit": self.limit,
+            "limit_per_program": self.limit_per_program,
+            "in_progress": self.in_progress,
+            "waiting": self.waiting,
+            "paused": pause_json(self.pause),
+        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +79,18 @@ class RuleNow:
     until: datetime | None
     waiting: int
 
+    def to_json(self) -> dict[str, Any]:
+        """Returns the JSON form; its keys do not change."""
+        return {
+            "kind": self.kind.value,
+            "name": self.name,
+            "rule": self.rule,
+            "open": self.is_open,
+            "state": self.state,
+            "until": iso(self.until),
+            "waiting": self.waiting,
+        }
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overview:
@@ -65,6 +101,22 @@ class Overview:
     rules: Sequence[RuleNow]
     #: queued runs in no queue, or in a deleted one, while queues exist
     in_no_queue: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the JSON form of the rules; its keys do not change."""
+        return {
+            "in_no_queue": self.in_no_queue,
+            "queues": [queue.to_json() for queue in self.queues],
+            "groups": [group.to_json() for group in self.groups],
+            "rules": [rule.to_json() for rule in self.rules],
+        }
+
+
+def pause_json(pause: Pause | None) -> dict[str, Any] | None:
+    """Returns the JSON form of a pause; its keys do not change."""
+    if pause is None:
+        return None
+    return {"since": iso(pause.at), "reason": pause.reason, "by": pause.actor}
 
 
 def overview(outlook: Outlook) -> Overview:

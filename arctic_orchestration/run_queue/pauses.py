@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue.rules import Rules, known_names
-from arctic_orchestration.state import dialect
+from arctic_orchestration.state import audit, dialect
+from arctic_orchestration.state.audit import Actor
 from arctic_orchestration.state.run_queue_tables import queue_pauses
 
 
@@ -123,6 +124,36 @@ def in_force(rules: Rules, manual_pauses: Iterable[Pause]) -> Paused:
         else:
             paused.pop(key, None)
     return paused
+
+
+def present(
+    tx: sa.Connection, rules: Rules, cluster: str, kind: Pausable, name: str
+) -> Pause | None:
+    """Returns the pause of a queue or group, or None if it is not paused."""
+    return in_force(rules, manual_pauses(tx, cluster)).get((kind, name))
+
+
+def change(
+    tx: sa.Connection,
+    rules: Rules,
+    kind: Pausable,
+    name: str,
+    now: datetime,
+    actor: Actor,
+    *,
+    paused: bool,
+    reason: str = "",
+) -> None:
+    """Pauses or resumes a queue or group of the actor's cluster, for the audit log, too."""
+    if paused:
+        pause(tx, actor.cluster, kind, name, reason, now, actor=actor.name)
+    else:
+        configured = kind is Pausable.QUEUE and rules.queues[name].paused
+        resume(
+            tx, actor.cluster, kind, name, now, configured_as_paused=configured, actor=actor.name
+        )
+    action = "pause" if paused else "resume"
+    audit.record(tx, actor, "queues", action, name, kind=kind.value, reason=reason)
 
 
 def check_known(rules: Rules, kind: Pausable, name: str) -> None:

@@ -11,7 +11,7 @@ from arctic_orchestration.console.state import sqlite_file
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue import pauses, waits
-from arctic_orchestration.run_queue.cli.context import Ruled, daemon_trouble
+from arctic_orchestration.run_queue.dagster.open_queue import Ruled, daemon_trouble
 from arctic_orchestration.run_queue.pauses import Paused
 from arctic_orchestration.run_queue.rules import KINDS, Rules
 from arctic_orchestration.run_queue.waits import LastPass

@@ -1,7 +1,7 @@
 """``arctic queues``: the current state of the run queue's rules; pause and resume."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,13 +10,19 @@ from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.display import Rows, console, counted, print_json
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
-from arctic_orchestration.quantities import format_moment, iso
+from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue import pauses
-from arctic_orchestration.run_queue.cli.context import daemon_trouble, opened_queue
+from arctic_orchestration.run_queue.cli.context import opened_queue
 from arctic_orchestration.run_queue.cli.runs import print_trouble
-from arctic_orchestration.run_queue.overview import GroupNow, Overview, QueueNow, overview
+from arctic_orchestration.run_queue.dagster.open_queue import daemon_trouble
+from arctic_orchestration.run_queue.overview import (
+    GroupNow,
+    Overview,
+    QueueNow,
+    overview,
+    pause_json,
+)
 from arctic_orchestration.run_queue.pauses import Pausable, Pause
-from arctic_orchestration.state import audit
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -39,7 +45,7 @@ def list_(as_json: JsonOption = False) -> None:
                 "waiting": len(outlook.order),
                 "in_progress": active,
                 "max_concurrent_runs": outlook.limit,
-                **_json(seen),
+                **seen.to_json(),
             }
         )
         return
@@ -81,22 +87,11 @@ def _set(kind: Pausable, name: str, paused: bool, reason: str, as_json: bool) ->
         pauses.check_known(queue.rules, kind, name)
         now = utc_now()
         with queue.database.begin() as tx:
-            before = pauses.in_force(queue.rules, pauses.manual_pauses(tx, queue.cluster)).get(
-                (kind, name)
-            )
+            before = pauses.present(tx, queue.rules, queue.cluster, kind, name)
             changed = (before is not None) != paused
-            by = actor(queue.cluster)
-            if changed and paused:
-                pauses.pause(tx, queue.cluster, kind, name, reason, now, actor=by.name)
-            elif changed:
-                configured = kind is Pausable.QUEUE and queue.rules.queues[name].paused
-                pauses.resume(
-                    tx, queue.cluster, kind, name, now, configured_as_paused=configured,
-                    actor=by.name,
-                )  # fmt: skip
             if changed:
-                action = "pause" if paused else "resume"
-                audit.record(tx, by, "queues", action, name, kind=kind.value, reason=reason)
+                by = actor(queue.cluster)
+                pauses.change(tx, queue.rules, kind, name, now, by, paused=paused, reason=reason)
         seen = overview(queue.outlook(now))
         trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
     lines: list[QueueNow | GroupNow] = [*(seen.groups if kind is Pausable.GROUP else seen.queues)]
@@ -105,7 +100,7 @@ def _set(kind: Pausable, name: str, paused: bool, reason: str, as_json: bool) ->
         print_json(
             {
                 kind.value: name,
-                "paused": _pause_json(line.pause),
+                "paused": pause_json(line.pause),
                 "changed": changed,
                 "waiting": line.waiting,
                 "in_progress": line.in_progress,
@@ -204,57 +199,3 @@ def _pause_text(pause: Pause | None) -> str:
     because = f": {pause.reason}" if pause.reason else ""
     by = f" by {pause.actor}" if pause.actor else ""
     return f"[yellow]{escape(since + by + because)}[/]"
-
-
-def _pause_json(pause: Pause | None) -> dict[str, Any] | None:
-    return (
-        None
-        if pause is None
-        else {
-            "since": iso(pause.at),
-            "reason": pause.reason,
-            "by": pause.actor,
-        }
-    )
-
-
-def _json(seen: Overview) -> dict[str, Any]:
-    """Returns the JSON form of the rules; its keys do not change."""
-    return {
-        "in_no_queue": seen.in_no_queue,
-        "queues": [
-            {
-                "queue": queue.name,
-                "level": queue.level,
-                "share": queue.share,
-                "may_use": queue.may_use,
-                "in_progress": queue.in_progress,
-                "waiting": queue.waiting,
-                "paused": _pause_json(queue.pause),
-            }
-            for queue in seen.queues
-        ],
-        "groups": [
-            {
-                "group": group.name,
-                "limit": group.limit,
-                "limit_per_program": group.limit_per_program,
-                "in_progress": group.in_progress,
-                "waiting": group.waiting,
-                "paused": _pause_json(group.pause),
-            }
-            for group in seen.groups
-        ],
-        "rules": [
-            {
-                "kind": rule.kind.value,
-                "name": rule.name,
-                "rule": rule.rule,
-                "open": rule.is_open,
-                "state": rule.state,
-                "until": iso(rule.until),
-                "waiting": rule.waiting,
-            }
-            for rule in seen.rules
-        ],
-    }

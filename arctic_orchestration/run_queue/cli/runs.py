@@ -1,7 +1,6 @@
 """``arctic runs``: the runs in Dagster's run queue, why they wait, and their order."""
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,21 +11,18 @@ from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput, TransitionRefused
 from arctic_orchestration.quantities import iso
-from arctic_orchestration.run_queue import levels
 from arctic_orchestration.run_queue import tags as tagging
-from arctic_orchestration.run_queue.census import QueuedRun
-from arctic_orchestration.run_queue.cli.context import Opened, daemon_trouble, opened_queue
-from arctic_orchestration.run_queue.cli.run_explanation import (
-    explanation_json,
-    print_explanation,
-    run_details,
-)
+from arctic_orchestration.run_queue.cli.context import opened_queue
+from arctic_orchestration.run_queue.cli.run_explanation import print_explanation
 from arctic_orchestration.run_queue.cli.run_timing import timing
-from arctic_orchestration.run_queue.explanation import Outlook, level_of
-from arctic_orchestration.state import audit
-
-if TYPE_CHECKING:
-    from dagster import RunRecord
+from arctic_orchestration.run_queue.dagster.level_control import (
+    check_queued,
+    request_level,
+    standing,
+)
+from arctic_orchestration.run_queue.dagster.open_queue import daemon_trouble
+from arctic_orchestration.run_queue.dagster.run_details import explanation_json, run_details
+from arctic_orchestration.run_queue.explanation import level_of
 
 app = typer.Typer(no_args_is_help=True)
 app.command()(timing)
@@ -46,7 +42,7 @@ def list_(
         now = utc_now()
         last = queue.last_pass()
         outlook = queue.outlook(now)
-        lines = _lines(queue, outlook, limit)
+        lines = queue.lines(outlook, limit)
         trouble = daemon_trouble(queue.coordinator, last, now)
     waiting, active = len(outlook.order), len(outlook.gates.census.active)
     more = waiting - len(lines)
@@ -87,31 +83,6 @@ def list_(
         console().print(f"[dim]and {more} more: --limit {waiting}[/]")
 
 
-def _lines(queue: Opened, outlook: Outlook, limit: int) -> list[dict[str, Any]]:
-    first = outlook.order[:limit]
-    untold = [run.run_id for run in first if tagging.queued_at_of(run.tags) is None]
-    made_at = {
-        record.dagster_run.run_id: record.create_timestamp for record in queue.records(untold)
-    }
-    lines = []
-    for run in first:
-        wait = outlook.plan.waits.get(run.run_id)
-        queued_at = tagging.queued_at_of(run.tags) or made_at.get(run.run_id)
-        lines.append(
-            {
-                "run_id": run.run_id,
-                "job": run.job,
-                "place": outlook.places[run.run_id],
-                "queue": run.tags.get(tagging.QUEUE),
-                "level": level_of(run.tags, queue.rules),
-                "priority": run.priority,
-                "queued_at": queued_at,
-                "held_by": wait and {"gate": wait.gate, "reason": wait.reason},
-            }
-        )
-    return lines
-
-
 @app.command()
 def explain(run: RunArgument, as_json: JsonOption = False) -> None:
     """Explain why a run waits: its rules, place, age, slots."""
@@ -145,15 +116,15 @@ def prioritize(
         raise InvalidInput("LEVEL", level, tagging.LEVEL_EXPECTED)
     with opened_queue() as queue:
         record = queue.record(run)
-        _check_queued(record)
+        check_queued(record)
         run_id = record.dagster_run.run_id
         now = utc_now()
         before = queue.outlook(now)
-        _request_level(queue, record, wanted, now)
-        _check_queued(queue.record(run_id))
+        request_level(queue, record, wanted, now, actor(queue.cluster))
+        check_queued(queue.record(run_id))
         after = queue.outlook(now)
         trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
-    was, then = (_standing(outlook, run_id) for outlook in (before, after))
+    was, then = (standing(outlook, run_id) for outlook in (before, after))
     if was is None or then is None:
         raise TransitionRefused(f"run {run_id} left the queue just now")
     place, waiting = after.places[run_id], len(after.order)
@@ -185,33 +156,6 @@ def prioritize(
         + ("as before" if moved == place else f"before: {moved}")
     )
     print_trouble(trouble)
-
-
-def _request_level(queue: Opened, record: "RunRecord", level: int, now: datetime) -> None:
-    run = record.dagster_run
-    if queue.rules.are_none:
-        # Without rules there are no passes that would write it.
-        tags = levels.tags_of(level, run.tags, record.create_timestamp, queue.rules)
-        queue.instance.add_run_tags(run.run_id, tags)
-    with queue.database.begin() as tx:
-        if not queue.rules.are_none:
-            levels.request_level(tx, queue.cluster, run.run_id, level, now)
-        details = {"job": run.job_name, "level": level}
-        audit.record(tx, actor(queue.cluster), "runs", "prioritize", run.run_id, **details)
-
-
-def _standing(outlook: Outlook, run_id: str) -> QueuedRun | None:
-    place = outlook.places.get(run_id)
-    return None if place is None else outlook.order[place - 1]
-
-
-def _check_queued(record: "RunRecord") -> None:
-    status = record.dagster_run.status.value
-    if status != "QUEUED":
-        raise TransitionRefused(
-            f"run {record.dagster_run.run_id} does not wait in the queue any more: it is "
-            f"{status}. Only what waits has a level"
-        )
 
 
 def print_trouble(trouble: tuple[str, str] | None) -> None:

@@ -1,0 +1,255 @@
+"""Opens the run queue of a Dagster instance, with its rules and the daemon's records.
+
+Dagster is imported when a queue is opened: it takes seconds.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from arctic_orchestration.console.dagster_errors import dagster_message
+from arctic_orchestration.errors import ArcticError, ConfigurationError, InvalidInput, NotFound
+from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.run_queue import levels, pauses, waits
+from arctic_orchestration.run_queue import tags as tagging
+from arctic_orchestration.run_queue.census import QueuedRun
+from arctic_orchestration.run_queue.explanation import Outlook, level_of
+from arctic_orchestration.run_queue.gates import Gates
+from arctic_orchestration.run_queue.history import take_census
+from arctic_orchestration.run_queue.plan import HELD_BY_DAGSTER
+from arctic_orchestration.run_queue.rules import Rules
+from arctic_orchestration.run_queue.tags import PRIORITY
+from arctic_orchestration.run_queue.waits import LastPass
+from arctic_orchestration.run_queue.windows import OpenWindows
+from arctic_orchestration.state.database import Database
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance, RunRecord
+
+    from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
+
+#: the shortest beginning of a run's id that is accepted
+SHORTEST_PART = 4
+#: A pass is recorded every 30 s; a daemon without a record for this long does not run.
+SILENT = timedelta(minutes=1)
+START_DAEMON = "start it: dagster-daemon run, or dagster dev"
+#: how many ids a message lists
+_LISTED = 8
+
+
+class Ruled(Protocol):
+    """A run coordinator that has rules."""
+
+    @property
+    def rules(self) -> Rules: ...
+    @property
+    def stock_limits(self) -> list[dict[str, Any]]: ...
+    @property
+    def max_concurrent_runs(self) -> int: ...
+    @property
+    def dequeue_interval_seconds(self) -> int: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """The run queue of one Dagster instance."""
+
+    instance: "DagsterInstance"
+    coordinator: Ruled
+    runs: "QueuedRuns"
+    database: Database
+    cluster: str
+
+    @property
+    def rules(self) -> Rules:
+        """The rules in ``dagster.yaml``."""
+        return self.coordinator.rules
+
+    def last_pass(self) -> LastPass | None:
+        """Returns the last pass of the daemon, or None."""
+        with self.database.read() as tx:
+            return waits.last_pass(tx, self.cluster)
+
+    def outlook(self, now: datetime) -> Outlook:
+        """Returns the queue as the next pass would see it now."""
+        with self.database.read() as tx:
+            paused = pauses.in_force(self.rules, pauses.manual_pauses(tx, self.cluster))
+            reported = waits.reported_waits(tx, self.cluster)
+            requests = levels.pending_levels(tx, self.cluster)
+        stock = self.coordinator.stock_limits
+        heeded = frozenset(limit["key"] for limit in stock)
+        census = take_census(self.runs, self.rules, heeded, now)
+        gates = Gates(
+            rules=self.rules,
+            census=replace(census, queued=self._with_levels(census.queued, requests)),
+            paused=paused,
+            windows=OpenWindows(),
+            now=now,
+            stock=stock,
+        )
+        return Outlook(
+            gates,
+            max_concurrent_runs=self.coordinator.max_concurrent_runs,
+            passed_over=[run for run, gate in reported.items() if gate == HELD_BY_DAGSTER],
+        )
+
+    def _with_levels(
+        self, queued: Sequence[QueuedRun], requests: Sequence[levels.LevelRequest]
+    ) -> Sequence[QueuedRun]:
+        """Runs with the levels that the next pass will give them."""
+        requested = {request.run_id: request.level for request in requests}
+        records = self.records([run.run_id for run in queued if run.run_id in requested])
+        made_at = {record.dagster_run.run_id: record.create_timestamp for record in records}
+        runs = []
+        for run in queued:
+            if run.run_id in made_at:
+                level, at = requested[run.run_id], made_at[run.run_id]
+                tags = levels.tags_of(level, run.tags, at, self.rules)
+                number = int(tags[PRIORITY])
+                run = replace(run, tags={**run.tags, **tags}, priority=number)
+            runs.append(run)
+        return runs
+
+    def lines(self, outlook: Outlook, limit: int) -> list[dict[str, Any]]:
+        """Returns the first queued runs in their order, each with what holds it, as values."""
+        first = outlook.order[:limit]
+        untold = [run.run_id for run in first if tagging.queued_at_of(run.tags) is None]
+        made_at = {
+            record.dagster_run.run_id: record.create_timestamp for record in self.records(untold)
+        }
+        lines = []
+        for run in first:
+            wait = outlook.plan.waits.get(run.run_id)
+            queued_at = tagging.queued_at_of(run.tags) or made_at.get(run.run_id)
+            lines.append(
+                {
+                    "run_id": run.run_id,
+                    "job": run.job,
+                    "place": outlook.places[run.run_id],
+                    "queue": run.tags.get(tagging.QUEUE),
+                    "level": level_of(run.tags, self.rules),
+                    "priority": run.priority,
+                    "queued_at": queued_at,
+                    "held_by": wait and {"gate": wait.gate, "reason": wait.reason},
+                }
+            )
+        return lines
+
+    def record(self, part: str) -> "RunRecord":
+        """Returns the run whose id begins with ``part``.
+
+        Queued and active runs come before ended ones: among many ended runs some ids begin alike.
+
+        Errors:
+            InvalidInput: it is too short, or several runs begin with it.
+            NotFound: there is no such run.
+        """
+        wanted = part.strip()
+        whole = self.records([wanted])
+        if whole:
+            return whole[0]
+        if len(wanted) < SHORTEST_PART:
+            expected = f"a run's id, or the first {SHORTEST_PART} or more characters of it"
+            raise InvalidInput("RUN", part, expected)
+        found: Sequence[str] = self.runs.ids_like(wanted)
+        if not found:
+            ids = self.instance.run_storage.get_run_ids()
+            found = [run_id for run_id in ids if run_id.startswith(wanted)]
+        if not found:
+            raise NotFound(f"Dagster has no run {part} (see: arctic runs list)")
+        if len(found) > 1:
+            shown = ", ".join(found[:_LISTED]) + (" and more" if len(found) > _LISTED else "")
+            expected = f"more of an id; several runs begin with it: {shown}"
+            raise InvalidInput("RUN", part, expected)
+        records = self.records(found)
+        if not records:
+            raise NotFound(f"run {found[0]} was deleted just now")
+        return records[0]
+
+    def records(self, run_ids: Sequence[str]) -> "Sequence[RunRecord]":
+        """Returns the runs with these ids, in no order; missing ones are left out."""
+        from dagster import RunsFilter
+
+        # For Dagster an empty list of ids means all runs.
+        if not run_ids:
+            return []
+        return self.instance.get_run_records(RunsFilter(run_ids=list(run_ids)))
+
+
+@contextmanager
+def queue_of(instance: "DagsterInstance", database: Database, cluster: str) -> Iterator[Opened]:
+    """Opens the run queue of an instance.
+
+    Errors:
+        ConfigurationError: its run coordinator has no rules, or cannot be made.
+        InvalidInput: a rule of ``dagster.yaml`` is invalid.
+    """
+    from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
+
+    coordinator = ruled_coordinator(instance)
+    runs = QueuedRuns(instance)
+    try:
+        yield Opened(
+            instance=instance,
+            coordinator=coordinator,
+            runs=runs,
+            database=database,
+            cluster=cluster,
+        )
+    finally:
+        runs.close()
+
+
+class NoRules(ConfigurationError):
+    """The run coordinator of ``dagster.yaml`` has no rules."""
+
+
+def ruled_coordinator(instance: "DagsterInstance") -> Ruled:
+    """Returns the run coordinator of an instance.
+
+    Errors:
+        NoRules: it is not an ``ArcticRunCoordinator``.
+        ConfigurationError: it cannot be made.
+        InvalidInput: a rule of ``dagster.yaml`` is invalid.
+    """
+    try:
+        coordinator = instance.run_coordinator
+    except ArcticError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            f"dagster.yaml: run_coordinator: {dagster_message(error)}"
+        ) from error
+    if not isinstance(getattr(coordinator, "rules", None), Rules):
+        raise NoRules(
+            f"The run coordinator is {type(coordinator).__name__}, which has no queues and no "
+            "rules. In dagster.yaml:\n"
+            "  run_coordinator:\n"
+            "    module: arctic_orchestration.coordinator\n"
+            "    class: ArcticRunCoordinator\n"
+            "    config: {queues: {...}, groups: {...}}"
+        )
+    return cast(Ruled, coordinator)
+
+
+def daemon_trouble(
+    coordinator: Ruled, last: LastPass | None, now: datetime
+) -> tuple[str, str] | None:
+    """Returns the problem of the daemon's passes and its remedy, or None."""
+    if coordinator.rules.are_none:
+        # Without rules there is nothing to compute, and no pass is recorded.
+        return None
+    if last is None:
+        return "the daemon never went through the queue", START_DAEMON
+    if now - last.at > max(SILENT, 3 * timedelta(seconds=coordinator.dequeue_interval_seconds)):
+        return f"the daemon went through the queue last at {format_moment(last.at)}", START_DAEMON
+    if last.problem is not None:
+        return f"the daemon has trouble: {last.problem}", "see the daemon's log"
+    return None
+
+
+def time_of_queueing(record: "RunRecord", queued_at: datetime | None) -> datetime:
+    """Returns when a run was queued according to its tags, else when it was created."""
+    return queued_at or record.create_timestamp
