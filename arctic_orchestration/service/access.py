@@ -112,6 +112,22 @@ class Caller:
         """Returns whether the caller may do it to an object with these properties."""
         return any(scope.admits(self.room, self.verb, properties) for scope in self.scopes)
 
+    def check_some(self, *names: str) -> None:
+        """Refuses a caller whose scopes all have limits that objects with these properties lack.
+
+        For objects that are read before their properties are known.
+
+        Errors:
+            RequestRefused: 403.
+        """
+        mine = [scope for scope in self.scopes if scope.has(self.room, self.verb)]
+        if not any(scope.limits.keys() <= set(names) for scope in mine):
+            raise RequestRefused(
+                403,
+                f"{self.actor.name} has no scope {self.room}:{self.verb} that is limited by "
+                f"{' or '.join(names)} at most",
+            )
+
     def check(self, **properties: str) -> None:
         """Refuses what the caller may not do; called before it is known whether the object exists.
 
@@ -225,6 +241,10 @@ CompactionReader = Annotated[Caller, needs("compaction", "read")]
 CompactionWriter = Annotated[Caller, needs("compaction", "write")]
 ConsumersReader = Annotated[Caller, needs("consumers", "read")]
 ConsumersWriter = Annotated[Caller, needs("consumers", "write")]
+QueuesReader = Annotated[Caller, needs("queues", "read")]
+QueuesWriter = Annotated[Caller, needs("queues", "write")]
+RunsReader = Annotated[Caller, needs("runs", "read")]
+RunsWriter = Annotated[Caller, needs("runs", "write")]
 EventsReader = Annotated[Caller, needs("events", "read")]
 EventsWriter = Annotated[Caller, needs("events", "write")]
 AuditReader = Annotated[Caller, needs("audit", "read")]

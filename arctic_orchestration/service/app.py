@@ -18,6 +18,7 @@ from arctic_orchestration.service import (
     jobs,
     locations,
     problems,
+    run_queue,
     schedule_actions,
     schedule_files,
     schedules,
@@ -49,6 +50,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     compaction_actions.router,
     consumers.router,
     events.router,
+    run_queue.router,
     audit.router,
 )
 #: The models of errors and bodies, to which routes refer by name.

@@ -47,11 +47,12 @@ FORMS: dict[str, Any] = {
     "schedule-files": {"schedules": [schedule("a").to_form()]},
     "retry": {"all": True},
     "reset": {"start": "from_beginning"},
+    "prioritize": {"level": 5},
     "events": {"arrivals": [{"asset": "raw/a", "partition": "1"}]},
 }
 #: what answers call what they list
 LISTS = ("schedules", "jobs", "locations", "matched", "tables", "queues", "tasks", "records",
-         "consumers", "events")  # fmt: skip
+         "consumers", "events", "runs", "groups")  # fmt: skip
 
 
 def declared(client: TestClient) -> list[tuple[str, str, str]]:
@@ -209,7 +210,7 @@ def test_a_narrowed_token_reaches_nothing_else(
             where = path.format(
                 name="a", id=job["id"], location="here", action="enable", table="lake.busy",
                 queue="big", queue_action="resume", task=task, task_action="cancel",
-                consumer="totals",
+                consumer="totals", group="ops", pause_action="pause", run="none",
             )  # fmt: skip
             where = where.replace("job-actions/enable", "job-actions/cancel")
             form = FORMS.get(path.rpartition("/")[2], body)

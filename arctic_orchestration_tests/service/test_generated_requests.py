@@ -53,7 +53,7 @@ def make_objects(client: TestClient) -> dict[str, Any]:
         "name": "a", "id": job["id"], "location": "here", "action": "cancel",
         "table": "lake.busy", "queue": "big", "queue_action": "pause",
         "task": tasks[0]["task"] if tasks else "none", "task_action": "retry",
-        "consumer": "totals",
+        "consumer": "totals", "group": "ops", "pause_action": "pause", "run": "none",
     }  # fmt: skip
 
 
@@ -68,6 +68,8 @@ def sound(operation: Any, path: dict[str, Any]) -> Any:
         options["body"] = {"all": True}
     elif operation.path.endswith("/reset"):
         options["body"] = {"start": "from_beginning"}
+    elif operation.path.endswith("/prioritize"):
+        options["body"] = {"level": 5}
     elif operation.path.endswith("/events"):
         options["headers"]["Idempotency-Key"] = f"k{next(_numbers) % 9}"
         options["body"] = {"arrivals": [{"asset": "raw/a", "partition": "1"}]}

@@ -1,0 +1,325 @@
+"""``/queues``, ``/groups`` and ``/runs``: the run queue of Dagster's instance, and its control.
+
+Their rules stand in ``dagster.yaml`` and their runs in Dagster's storage: each request opens the
+instance of ``DAGSTER_HOME`` as it is then.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Response
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.errors import (
+    ConfigurationError,
+    InvalidInput,
+    NotFound,
+    RequestRefused,
+    TransitionRefused,
+)
+from arctic_orchestration.quantities import iso
+from arctic_orchestration.run_queue import pauses
+from arctic_orchestration.run_queue.census import ActiveRun
+from arctic_orchestration.run_queue.explanation import Outlook, level_of
+from arctic_orchestration.run_queue.overview import GroupNow, QueueNow, overview, pause_json
+from arctic_orchestration.run_queue.pauses import Pausable, Pause
+from arctic_orchestration.run_queue.tags import QUEUE
+from arctic_orchestration.service import paging, parameters
+from arctic_orchestration.service import run_queue_documents as documents
+from arctic_orchestration.service.access import (
+    Caller,
+    QueuesReader,
+    QueuesWriter,
+    RunsReader,
+    RunsWriter,
+)
+from arctic_orchestration.service.bodies import JsonObject, body_schema
+from arctic_orchestration.service.dagster_instance import instance_of_service, unusable
+from arctic_orchestration.service.paging import Cursor, Limit
+from arctic_orchestration.service.parameters import HAS_ETAG
+from arctic_orchestration.service.service import Service, ServiceOfApp
+
+if TYPE_CHECKING:
+    from dagster import RunRecord
+
+    from arctic_orchestration.run_queue.dagster.open_queue import Opened
+
+router = APIRouter(tags=["run queue"])
+QueueName = Annotated[str, Path(description="The queue's name in dagster.yaml.")]
+GroupName = Annotated[str, Path(description="The group's name in dagster.yaml.")]
+RunId = Annotated[str, Path(description="The run's id.")]
+PauseAction = Literal["pause", "resume"]
+Reason = Annotated[
+    str, Query(max_length=1_000, description="Why; people who look at a run read it.")
+]
+_LEVEL = body_schema(documents.LevelForm.model_json_schema())
+
+
+@router.get("/queues")
+def list_queues(service: ServiceOfApp, caller: QueuesReader) -> documents.QueuesDocument:
+    """List queues, groups and rules, with their runs.
+
+    A scope that is limited to queues admits these; groups and rules need one without limits.
+    """
+    caller.check_some("queue")
+    with _opened(service) as queue:
+        now = utc_now()
+        outlook = queue.outlook(now)
+        trouble = _trouble(queue, now)
+    shown = overview(outlook).to_json()
+    shown["queues"] = [one for one in shown["queues"] if caller.admits(queue=one["queue"])]
+    if not caller.admits():
+        shown.update(groups=[], rules=[])
+    return documents.QueuesDocument.model_validate({**_counts(outlook), **shown, **trouble})
+
+
+@router.get("/queues/{queue}", responses={200: HAS_ETAG})
+def show_queue(
+    service: ServiceOfApp, caller: QueuesReader, queue: QueueName, response: Response
+) -> documents.QueueDetails:
+    """Show a queue, and the runs that hold its slots."""
+    caller.check(queue=queue)
+    with _opened(service) as opened:
+        return documents.QueueDetails.model_validate(
+            _described(opened, Pausable.QUEUE, queue, response)
+        )
+
+
+@router.get("/groups/{group}", responses={200: HAS_ETAG})
+def show_group(
+    service: ServiceOfApp, caller: QueuesReader, group: GroupName, response: Response
+) -> documents.GroupDetails:
+    """Show a group, and the runs that hold its slots."""
+    caller.check()
+    with _opened(service) as opened:
+        return documents.GroupDetails.model_validate(
+            _described(opened, Pausable.GROUP, group, response)
+        )
+
+
+@router.post("/queues/{queue}/{pause_action}", responses={200: HAS_ETAG})
+def change_queue(
+    service: ServiceOfApp,
+    caller: QueuesWriter,
+    queue: QueueName,
+    pause_action: PauseAction,
+    response: Response,
+    reason: Reason = "",
+    if_match: parameters.IfMatch = None,
+) -> documents.QueueDetails:
+    """Pause a queue, or resume it; runs in progress go on."""
+    caller.check(queue=queue)
+    with _opened(service) as opened:
+        _change(opened, caller, Pausable.QUEUE, queue, pause_action, reason, if_match)
+        return documents.QueueDetails.model_validate(
+            _described(opened, Pausable.QUEUE, queue, response)
+        )
+
+
+@router.post("/groups/{group}/{pause_action}", responses={200: HAS_ETAG})
+def change_group(
+    service: ServiceOfApp,
+    caller: QueuesWriter,
+    group: GroupName,
+    pause_action: PauseAction,
+    response: Response,
+    reason: Reason = "",
+    if_match: parameters.IfMatch = None,
+) -> documents.GroupDetails:
+    """Pause a group, or resume it; runs in progress go on."""
+    caller.check()
+    with _opened(service) as opened:
+        _change(opened, caller, Pausable.GROUP, group, pause_action, reason, if_match)
+        return documents.GroupDetails.model_validate(
+            _described(opened, Pausable.GROUP, group, response)
+        )
+
+
+@router.get("/runs")
+def list_runs(
+    service: ServiceOfApp, caller: RunsReader, limit: Limit = 50, cursor: Cursor = None
+) -> documents.QueuedRunPage:
+    """List queued runs in the order in which they can start, with what holds each."""
+    caller.check_some("queue")
+    (begin,) = paging.values(cursor, int) or (0,)
+    with _opened(service) as queue:
+        now = utc_now()
+        outlook = queue.outlook(now)
+        trouble = _trouble(queue, now)
+        # A run that starts meanwhile moves the others up.
+        lines = [
+            {**line, "queued_at": iso(line["queued_at"])}
+            for line in queue.lines(outlook, len(outlook.order))
+            if line["place"] > begin and _admits(caller, line["queue"])
+        ]
+    following = paging.cursor(lines[limit - 1]["place"]) if len(lines) > limit else None
+    return documents.QueuedRunPage.model_validate(
+        {**_counts(outlook), **trouble, "runs": lines[:limit], "next_cursor": following}
+    )
+
+
+@router.get("/runs/{run}", responses={200: HAS_ETAG})
+def explain_run(
+    service: ServiceOfApp, caller: RunsReader, run: RunId, response: Response
+) -> documents.RunDetailsDocument:
+    """Explain why a run waits: its rules, place, age and slots."""
+    caller.check_some("queue")
+    with _opened(service) as queue:
+        from arctic_orchestration.run_queue.dagster.run_details import explanation_json, run_details
+
+        record = _record(queue, caller, run)
+        found = run_details(queue, record, utc_now())
+        explained = found.queued.run.tags if found.queued is not None else {}
+        response.headers["ETag"] = _etag(run, found.status, level_of(explained, queue.rules))
+    return documents.RunDetailsDocument.model_validate(explanation_json(found))
+
+
+@router.post("/runs/{run}/prioritize", openapi_extra=_LEVEL, responses={200: HAS_ETAG})
+def prioritize_run(
+    service: ServiceOfApp,
+    caller: RunsWriter,
+    run: RunId,
+    body: JsonObject,
+    response: Response,
+    if_match: parameters.IfMatch = None,
+) -> documents.LevelDocument:
+    """Change the level of a queued run; the time that it has waited still counts."""
+    form = documents.LevelForm.parse(body)
+    caller.check_some("queue")
+    with _opened(service) as queue:
+        from arctic_orchestration.run_queue.dagster import level_control
+
+        record = _record(queue, caller, run)
+        level_control.check_queued(record)
+        now = utc_now()
+        before = queue.outlook(now)
+        was = level_control.standing(before, run)
+        level_before = level_of(was.tags, queue.rules) if was is not None else None
+        parameters.check_etag(if_match, _etag(run, "QUEUED", level_before))
+        level_control.request_level(queue, record, form.level, now, caller.actor)
+        after = queue.outlook(now)
+        then = level_control.standing(after, run)
+        if was is None or then is None:
+            raise TransitionRefused(f"run {run} left the queue just now")
+        response.headers["ETag"] = _etag(run, "QUEUED", level_of(then.tags, queue.rules))
+    return documents.LevelDocument(
+        run_id=run,
+        job=was.job,
+        level=form.level,
+        level_before=level_before,
+        priority=then.priority,
+        place=after.places[run],
+        place_before=before.places[run],
+        waiting=len(after.order),
+    )
+
+
+@contextmanager
+def _opened(service: Service) -> "Iterator[Opened]":
+    """Opens the run queue of the service's instance.
+
+    Errors:
+        RequestRefused: 409, there is no instance, or its run coordinator has no rules; 503, it
+            cannot be opened.
+    """
+    with instance_of_service() as instance, ExitStack() as stack:
+        # Dagster takes seconds to import.
+        from arctic_orchestration.run_queue.dagster.open_queue import NoRules, queue_of
+
+        try:
+            queue = stack.enter_context(
+                queue_of(instance, service.database, service.settings.cluster)
+            )
+        except NoRules as error:
+            detail = "The run coordinator of dagster.yaml is not that of arctic_orchestration"
+            raise RequestRefused(409, f"{detail}: it has no queues and no rules") from error
+        except (ConfigurationError, InvalidInput) as error:
+            raise unusable(error) from error
+        yield queue
+
+
+def _trouble(queue: "Opened", now: datetime) -> dict[str, str | None]:
+    from arctic_orchestration.run_queue.dagster.open_queue import daemon_trouble
+
+    found = daemon_trouble(queue.coordinator, queue.last_pass(), now)
+    return {"trouble": found and found[0]}
+
+
+def _counts(outlook: Outlook) -> dict[str, Any]:
+    return {
+        "waiting": len(outlook.order),
+        "in_progress": len(outlook.gates.census.active),
+        "max_concurrent_runs": outlook.limit,
+    }
+
+
+def _described(queue: "Opened", kind: Pausable, name: str, response: Response) -> dict[str, Any]:
+    """Returns a queue or group with the runs that hold its slots."""
+    pauses.check_known(queue.rules, kind, name)
+    outlook = queue.outlook(utc_now())
+    found = overview(outlook)
+    lines: list[QueueNow | GroupNow] = [*(found.groups if kind == "group" else found.queues)]
+    line = next(line for line in lines if line.name == name)
+    holders = [
+        {"run_id": run.run_id, "program": run.program, "started_at": iso(run.started_at)}
+        for run in outlook.gates.census.active
+        if _is_in(run, kind, name)
+    ]
+    response.headers["ETag"] = _etag_of_pause(kind, name, line.pause)
+    return {**line.to_json(), "holders": holders}
+
+
+def _is_in(run: ActiveRun, kind: Pausable, name: str) -> bool:
+    standing = run.standing
+    return name in standing.groups if kind is Pausable.GROUP else name == standing.queue
+
+
+def _change(
+    queue: "Opened",
+    caller: Caller,
+    kind: Pausable,
+    name: str,
+    action: PauseAction,
+    reason: str,
+    if_match: str | None,
+) -> None:
+    pauses.check_known(queue.rules, kind, name)
+    wanted = action == "pause"
+    with queue.database.begin() as tx:
+        before = pauses.present(tx, queue.rules, queue.cluster, kind, name)
+        parameters.check_etag(if_match, _etag_of_pause(kind, name, before))
+        if (before is not None) == wanted:
+            text = before.text if before is not None else f"{kind} {name} is not paused"
+            raise TransitionRefused(f"{text}; nothing was changed")
+        pauses.change(
+            tx, queue.rules, kind, name, utc_now(), caller.actor, paused=wanted, reason=reason
+        )
+
+
+def _record(queue: "Opened", caller: Caller, run: str) -> "RunRecord":
+    """Returns the record of a run that the caller may see.
+
+    Errors:
+        NotFound: Dagster has no such run.
+        RequestRefused: 403; the caller may not.
+    """
+    found = queue.records([run])
+    if not found:
+        raise NotFound(f"Dagster has no run {run}")
+    name = found[0].dagster_run.tags.get(QUEUE)
+    caller.check(**({"queue": name} if name is not None else {}))
+    return found[0]
+
+
+def _admits(caller: Caller, queue: str | None) -> bool:
+    return caller.admits(**({"queue": queue} if queue is not None else {}))
+
+
+def _etag_of_pause(kind: Pausable, name: str, pause: Pause | None) -> str:
+    return parameters.etag(kind.value, name, pause_json(pause))
+
+
+def _etag(run: str, status: str, level: int | None) -> str:
+    return parameters.etag(run, status, level)

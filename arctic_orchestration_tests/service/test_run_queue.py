@@ -1,0 +1,153 @@
+"""``/queues``, ``/groups`` and ``/runs``, beside Dagster's own daemon that works the queue."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from dagster import DagsterInstance
+
+from arctic_orchestration.state import audit
+from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.run_queue.coordinator.conftest import make_queue, queue_storage
+from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
+from arctic_orchestration_tests.service.conftest import MakeApi
+from arctic_orchestration_tests.service.test_access import token
+from arctic_orchestration_tests.service.test_problems import problem
+
+__all__ = ["make_queue", "queue_storage"]
+MakeQueue = Callable[..., RunQueue]
+TWO = {"queues": {"low": {"match": {"job": "load"}}, "high": {"match": {"job": "bill"}}}}
+TEAM = {"groups": {"ops": {"limit": 1, "match": {"job": "load"}}}}
+
+
+@pytest.fixture
+def ruled(
+    backend: str,
+    database: Database,
+    make_queue: Callable[..., RunQueue],
+) -> MakeQueue:
+    """Makes a run queue under rules, of the instance that the service finds."""
+
+    def make(**config: Any) -> RunQueue:
+        return make_queue(backend, {**OURS, "config": config})
+
+    return make
+
+
+def changes(database: Database, feature: str) -> list[tuple[str, str, str]]:
+    with database.read() as tx:
+        found = reversed(audit.records(tx, feature=feature))
+        return [(one.action, one.subject, one.actor.request_id) for one in found]
+
+
+def test_a_queue_is_paused_and_resumed(api: MakeApi, database: Database, ruled: MakeQueue) -> None:
+    """Its runs wait from the next pass on; what is so already is 409, an old ETag 412."""
+    queue, client = ruled(max_concurrent_runs=9, **TWO), api()
+    running = queue.submit("load")
+    assert queue.iterate() == [running.run_id]
+    held = queue.submit("load")
+    before = client.get("/queues/low")
+    assert [one["run_id"] for one in before.json()["holders"]] == [running.run_id]
+    assert (before.json()["waiting"], before.json()["paused"]) == (1, None)
+    tag = {"If-Match": before.headers["ETag"], "X-Request-Id": "p"}
+    done = client.post("/queues/low/pause?reason=moving house", headers=tag)
+    assert done.status_code == 200, done.text
+    pause = done.json()["paused"]
+    assert (pause["reason"], pause["by"]) == ("moving house", "loopback")
+    problem(client.post("/queues/low/resume", headers=tag), 412)
+    assert "moving house" in problem(client.post("/queues/low/pause"), 409)["detail"]
+    assert queue.iterate() == []
+    (line,) = client.get("/runs").json()["runs"]
+    assert (line["run_id"], line["queue"], line["place"]) == (held.run_id, "low", 1)
+    assert "moving house" in line["held_by"]["reason"]
+    explained = client.get(f"/runs/{held.run_id}").json()
+    assert explained["summary"].startswith("waits: queue low is paused")
+    assert explained["paused"][0]["reason"] == "moving house"
+    assert client.post("/queues/low/resume").json()["paused"] is None
+    problem(client.post("/queues/low/resume"), 409)
+    assert queue.iterate() == [held.run_id]
+    assert changes(database, "queues") == [
+        ("pause", "low", "p"),
+        ("resume", "low", changes(database, "queues")[1][2]),
+    ]
+
+
+def test_a_group_shows_who_holds_its_slots(
+    api: MakeApi, database: Database, ruled: MakeQueue
+) -> None:
+    """And is paused like a queue."""
+    queue, client = ruled(**TEAM), api()
+    first, second = queue.submit("load"), queue.submit("load")
+    assert queue.iterate() == [first.run_id]
+    group = client.get("/groups/ops").json()
+    assert [one["run_id"] for one in group["holders"]] == [first.run_id]
+    assert (group["limit"], group["in_progress"], group["waiting"]) == (1, 1, 1)
+    (line,) = client.get("/runs").json()["runs"]
+    assert (line["run_id"], line["held_by"]["gate"]) == (second.run_id, "group:ops")
+    assert client.post("/groups/ops/pause").json()["paused"]["by"] == "loopback"
+    listed = client.get("/queues").json()
+    assert (listed["groups"][0]["group"], listed["groups"][0]["waiting"]) == ("ops", 1)
+    for path in ("/queues/ops", "/groups/low", "/runs/nothing", "/queues/%ED%A0%80"):
+        problem(client.get(path), 404)
+    problem(client.post("/queues/ops/pause"), 404)
+    assert [one[:2] for one in changes(database, "queues")] == [("pause", "ops")]
+
+
+def test_a_run_gets_another_level(api: MakeApi, database: Database, ruled: MakeQueue) -> None:
+    """It starts first then; what does not wait has no level."""
+    queue, client = ruled(max_concurrent_runs=1, **TWO), api()
+    first, second = queue.submit("load"), queue.submit("load")
+    path = f"/runs/{second.run_id}/prioritize"
+    tag = client.get(f"/runs/{second.run_id}").headers["ETag"]
+    for body in ({}, {"level": 1.5}, {"level": "5"}, {"level": 10**9}, {"level": True}):
+        assert problem(client.post(path, json=body), 422)["errors"][0]["field"] == "level"
+    headers = {"If-Match": tag, "X-Request-Id": "q"}
+    done = client.post(path, json={"level": 5}, headers=headers).json()
+    assert (done["level"], done["level_before"]) == (5, 0)
+    assert (done["place"], done["place_before"], done["waiting"]) == (1, 2, 2)
+    problem(client.post(path, json={"level": 1}, headers=headers), 412)
+    page = client.get("/runs?limit=1").json()
+    rest = client.get(f"/runs?limit=1&cursor={page['next_cursor']}").json()
+    ids = [one["run_id"] for one in (*page["runs"], *rest["runs"])]
+    assert (ids, rest["next_cursor"]) == ([second.run_id, first.run_id], None)
+    assert queue.iterate() == [second.run_id]
+    problem(client.post(path, json={"level": 1}), 409)
+    assert changes(database, "runs") == [("prioritize", second.run_id, "q")]
+
+
+def test_a_scope_is_limited_to_queues(api: MakeApi, database: Database, ruled: MakeQueue) -> None:
+    """To its queue and the runs in it; groups need a scope without limits."""
+    queue = ruled(**TWO, **TEAM)
+    load, bill = queue.submit("load"), queue.submit("bill")
+    scopes = ("queues:write@queue=low", "runs:write@queue=low")
+    client = api(token=token(database, *scopes))
+    listed = client.get("/queues").json()
+    assert [one["queue"] for one in listed["queues"]] == ["low"]
+    assert (listed["groups"], listed["rules"]) == ([], [])
+    assert [one["run_id"] for one in client.get("/runs").json()["runs"]] == [load.run_id]
+    for answer in (
+        client.get("/queues/high"),
+        client.get("/groups/ops"),
+        client.get(f"/runs/{bill.run_id}"),
+        client.post("/queues/high/pause"),
+        client.post("/groups/ops/pause"),
+        client.post(f"/runs/{bill.run_id}/prioritize", json={"level": 5}),
+    ):
+        assert answer.status_code == 403, answer.text
+    assert client.post("/queues/low/pause").status_code == 200
+    assert client.post(f"/runs/{load.run_id}/prioritize", json={"level": 5}).status_code == 200
+
+
+def test_without_rules_the_answer_says_so(
+    api: MakeApi,
+    database: Database,
+    request: pytest.FixtureRequest,
+) -> None:
+    """First without an instance, then with one whose run coordinator is another."""
+    assert database
+    client = api()
+    for path in ("/queues", "/queues/low", "/groups/ops", "/runs", "/runs/x"):
+        assert "DAGSTER_HOME" in problem(client.get(path), 409)["detail"]
+    instance: DagsterInstance = request.getfixturevalue("instance")
+    assert instance.is_persistent
+    assert "dagster.yaml" in problem(client.get("/queues"), 409)["detail"]
