@@ -248,6 +248,17 @@ def definitions(
     return [one for one in found if one is not None]
 
 
+def task_names(
+    tx: sa.Connection, *, after: str = "", batch: str | None = None, limit: int = 50
+) -> list[str]:
+    """Returns the names of declared tasks after one, in their order."""
+    col = task_definitions.c
+    query = sa.select(col.task).distinct().where(col.task > after).order_by(col.task).limit(limit)
+    if batch is not None:
+        query = query.where(col.batch == batch)
+    return list(tx.execute(query).scalars())
+
+
 def _definition(row: Mapping[Any, Any]) -> Definition | None:
     try:
         # This package wrote it: valid JSON types need no second check.

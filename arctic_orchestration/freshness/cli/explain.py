@@ -10,18 +10,18 @@ from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.freshness.cli.context import (
     TaskArgument,
-    TaskOverview,
     age_of,
     colored,
     mark,
     opened_tasks,
 )
-from arctic_orchestration.freshness.cli.listing import edge_json, submission_json, task_json
 from arctic_orchestration.freshness.graph import Resolution
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission
+from arctic_orchestration.freshness.views.documents import edge_json, submission_json, task_json
 from arctic_orchestration.freshness.views.explanation import TaskExplanation
 from arctic_orchestration.freshness.views.explanation import explain as explained
+from arctic_orchestration.freshness.views.overview import TaskOverview
 from arctic_orchestration.freshness.views.tasks import EdgeView, TaskView
 from arctic_orchestration.quantities import format_duration, format_moment, iso
 

@@ -1,7 +1,7 @@
 """``arctic tasks graph``: tasks and parents as a tree, with the freshness of each edge."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.tree import Tree
@@ -10,15 +10,14 @@ from arctic_orchestration.console.display import console, counted, print_json
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.freshness.cli.context import (
-    TaskOverview,
     age_of,
     colored,
     mark,
     opened_tasks,
 )
-from arctic_orchestration.freshness.cli.listing import edge_json
+from arctic_orchestration.freshness.views.documents import graph_json
+from arctic_orchestration.freshness.views.overview import TaskOverview
 from arctic_orchestration.freshness.views.tasks import EdgeView
-from arctic_orchestration.quantities import iso
 
 #: Deeper lines would begin too far to the right.
 _DEPTH = 12
@@ -44,7 +43,7 @@ def graph(
         if task is not None:
             known.require(tx, task)
     if as_json:
-        print_json(_document(known, task))
+        print_json(graph_json(known, task))
         return
     if not known.views:
         console().print("no location has declared a task yet")
@@ -118,24 +117,3 @@ def _line(known: TaskOverview, edge: EdgeView, other: str) -> str:
         state = f" {colored(view.state)}"
     need = f"{age_of(known, edge)}, to be {edge.need}"
     return f"{mark(known, edge)} {escape(other)}{state} [dim]{escape(need)}[/]"
-
-
-def _document(known: TaskOverview, task: str | None) -> dict[str, Any]:
-    names = list(known.views) if task is None else [*known.graph.ancestors([task]), task]
-    views = [known.views[name] for name in names]
-    return {
-        "tasks": [
-            {
-                "task": view.name,
-                "state": view.state,
-                "fresh": view.fresh,
-                "last_success_at": iso(view.row.last_success_at),
-            }
-            for view in views
-        ],
-        "edges": [
-            {"child": view.name, **edge_json(known, edge)}
-            for view in views
-            for edge in view.parents
-        ],
-    }

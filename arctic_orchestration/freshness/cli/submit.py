@@ -9,10 +9,11 @@ from arctic_orchestration.console.state import JsonOption, LocationOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.freshness import submissions
-from arctic_orchestration.freshness.cli.context import TaskOverview, colored, opened_tasks
-from arctic_orchestration.freshness.cli.listing import submission_json
+from arctic_orchestration.freshness.cli.context import colored, opened_tasks
 from arctic_orchestration.freshness.cli.progress import until_ended
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.freshness.views.documents import submission_json
+from arctic_orchestration.freshness.views.overview import TaskOverview
 from arctic_orchestration.state import audit
 
 #: the final states after which a task is fresh
