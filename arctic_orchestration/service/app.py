@@ -22,6 +22,7 @@ from arctic_orchestration.service import (
     schedule_actions,
     schedule_files,
     schedules,
+    tasks,
     ticks,
     waiting,
 )
@@ -51,6 +52,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     consumers.router,
     events.router,
     run_queue.router,
+    tasks.router,
     audit.router,
 )
 #: The models of errors and bodies, to which routes refer by name.

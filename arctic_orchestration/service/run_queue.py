@@ -40,6 +40,7 @@ from arctic_orchestration.service.dagster_instance import instance_of_service, u
 from arctic_orchestration.service.paging import Cursor, Limit
 from arctic_orchestration.service.parameters import HAS_ETAG
 from arctic_orchestration.service.service import Service, ServiceOfApp
+from arctic_orchestration.state import dialect
 
 if TYPE_CHECKING:
     from dagster import RunRecord
@@ -288,6 +289,7 @@ def _change(
     pauses.check_known(queue.rules, kind, name)
     wanted = action == "pause"
     with queue.database.begin() as tx:
+        dialect.lock(tx, f"{kind} {name}")
         before = pauses.present(tx, queue.rules, queue.cluster, kind, name)
         parameters.check_etag(if_match, _etag_of_pause(kind, name, before))
         if (before is not None) == wanted:

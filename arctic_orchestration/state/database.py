@@ -129,7 +129,8 @@ class Database:
         from arctic_orchestration.state.migrations import upgrade
 
         self.refuse_newer(self.revision())
-        with self.begin() as tx, dialect.migration_lock(tx):
+        with self.begin() as tx:
+            dialect.lock(tx, "migrations")
             upgrade(tx)
             values = {"revision": SCHEMA_REVISION, "package": version(_PACKAGE)}
             new = dialect.insert(tx, schema_upgrades).on_conflict_do_nothing()

@@ -366,12 +366,11 @@ def _copied(value: Any) -> str:
 _COPY_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
-@contextmanager
-def migration_lock(connection: sa.Connection) -> Iterator[None]:
-    """Lets one process at a time migrate; SQLite's transaction already does."""
+def lock(connection: sa.Connection, name: str) -> None:
+    """Locks a name until the end of the transaction; on SQLite, a writing one locks everything."""
     if connection.dialect.name == "postgresql":
-        connection.execute(sa.text("select pg_advisory_xact_lock(hashtext('arctic_migrations'))"))
-    yield
+        query = sa.text("select pg_advisory_xact_lock(hashtext(:name))")
+        connection.execute(query, {"name": f"arctic_{name}"})
 
 
 def migrates_on_first_use(url: sa.URL) -> bool:

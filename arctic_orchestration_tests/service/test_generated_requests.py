@@ -70,6 +70,10 @@ def sound(operation: Any, path: dict[str, Any]) -> Any:
         options["body"] = {"start": "from_beginning"}
     elif operation.path.endswith("/prioritize"):
         options["body"] = {"level": 5}
+    elif operation.path.endswith("/submissions"):
+        options["body"] = {"names": ["top"]}
+    elif "/skip-list/" in operation.path and operation.method == "put":
+        options["body"] = {"reason": "x"}
     elif operation.path.endswith("/events"):
         options["headers"]["Idempotency-Key"] = f"k{next(_numbers) % 9}"
         options["body"] = {"arrivals": [{"asset": "raw/a", "partition": "1"}]}
