@@ -22,6 +22,7 @@ from arctic_orchestration.service import (
     schedule_actions,
     schedule_files,
     schedules,
+    simulations,
     tasks,
     ticks,
     waiting,
@@ -53,6 +54,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     events.router,
     run_queue.router,
     tasks.router,
+    simulations.router,
     audit.router,
 )
 #: The models of errors and bodies, to which routes refer by name.

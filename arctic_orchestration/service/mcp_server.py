@@ -3,11 +3,8 @@
 The answers are those of the views that commands and REST show; no tool changes anything.
 """
 
-import json
 from collections.abc import Callable
-from datetime import timedelta
 from functools import wraps
-from itertools import islice
 from typing import Annotated, Any, ParamSpec
 
 from mcp.server.mcpserver import MCPServer
@@ -16,14 +13,13 @@ from mcp.types import ToolAnnotations
 from pydantic import Field
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.errors import ArcticError, InvalidDefinition, InvalidInput
+from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.schedules.lookup import location_by_name
-from arctic_orchestration.schedules.schedule_file import read_schedules
-from arctic_orchestration.schedules.simulator import Timeline, simulate
 from arctic_orchestration.schedules.simulator.lines import parse_moment
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.views.explanation import explain, explain_schedule
 from arctic_orchestration.schedules.views.why_not import why_not
+from arctic_orchestration.service.simulation import answers
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.waiting.reader import waiting, waiting_by_cause
@@ -35,9 +31,6 @@ what_waits; then explain_job or explain_schedule for one of them. Nothing here c
 answers name the commands for a person.
 """
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-#: decisions of a simulation that are returned
-_DECISIONS = 1_000
-_LONGEST = timedelta(days=366)
 _Parameters = ParamSpec("_Parameters")
 
 Location = Annotated[
@@ -136,32 +129,8 @@ class Questions:
         timeline: Annotated[str, Field(description="What happens: a JSON object a line.")],
     ) -> dict[str, Any]:
         """What the scheduler would decide, on a virtual clock; at most 1,000 decisions."""
-        declared = read_schedules(schedules, name="schedules")
-        rows = timeline.split("\n")
-        # Its file would be read from this machine.
-        problems = [
-            InvalidInput(f"timeline:{number}.do", "deploy", "a line that reads no file")
-            for number, row in enumerate(rows, start=1)
-            if _deploys(row)
-        ]
-        if problems:
-            raise InvalidDefinition(problems)
-        happens = Timeline.parse(rows)
-        begin, end = happens.lines[0].at, happens.lines[-1].at
-        if end - begin > _LONGEST:
-            raise InvalidInput("timeline", f"{end - begin}", "at most 366 days")
-        decisions = simulate(declared, happens)
-        found = [decision.to_json() for decision in islice(decisions, _DECISIONS + 1)]
-        return {"decisions": found[:_DECISIONS], "more": len(found) > _DECISIONS}
-
-
-def _deploys(row: str) -> bool:
-    try:
-        line = json.loads(row)
-    except (ValueError, RecursionError):
-        # The timeline's own parser refuses it.
-        return False
-    return isinstance(line, dict) and line.get("do") == "deploy"
+        (found,) = answers([schedules], timeline.split("\n"))
+        return found
 
 
 def _refusing(

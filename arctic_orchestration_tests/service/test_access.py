@@ -49,9 +49,16 @@ FORMS: dict[str, Any] = {
     "reset": {"start": "from_beginning"},
     "prioritize": {"level": 5},
     "submissions": {"names": ["a"]},
+    "simulations": {
+        "file": {"schedules": []},
+        "timeline": [{"at": "2026-01-01T00:00:00Z", "do": "advance"}],
+    },
+    "replays": {"schedule": schedule("a").to_form()},
     "{task:path}": {"reason": "x"},
     "events": {"arrivals": [{"asset": "raw/a", "partition": "1"}]},
 }
+#: posts that only read, or may only read
+READING = ("schedule-files", "simulations", "replays")
 #: what answers call what they list
 LISTS = ("schedules", "jobs", "locations", "matched", "tables", "queues", "tasks", "records",
          "consumers", "events", "runs", "groups")  # fmt: skip
@@ -97,7 +104,7 @@ def test_every_route_declares_its_scope(
         "/api/v1/openapi.json": AnyCaller,
     }
     assert all(
-        scope.endswith(":read") == (method == "GET") or path.endswith("schedule-files")
+        scope.endswith(":read") == (method == "GET") or path.endswith(READING)
         for method, path, scope in declared(api())
     )
     careless = APIRouter()

@@ -70,6 +70,11 @@ def sound(operation: Any, path: dict[str, Any]) -> Any:
         options["body"] = {"start": "from_beginning"}
     elif operation.path.endswith("/prioritize"):
         options["body"] = {"level": 5}
+    elif operation.path.endswith("/simulations"):
+        advance = {"at": "2026-01-01T00:00:00Z", "do": "advance"}
+        options["body"] = {"file": {"schedules": [FORM]}, "timeline": [advance]}
+    elif operation.path.endswith("/replays"):
+        options["body"] = {"schedule": FORM}
     elif operation.path.endswith("/submissions"):
         options["body"] = {"names": ["top"]}
     elif "/skip-list/" in operation.path and operation.method == "put":

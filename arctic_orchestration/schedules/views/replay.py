@@ -62,7 +62,7 @@ def replay(
     begin = max(min([job.created_at, *moments]), job.created_at - _BEFORE) - _SECOND
     lines: list[dict[str, Any]] = [{"at": iso(begin), "do": "advance"}]
     for taken_at, event in taken:
-        line = _line(event, location)
+        line = line_of(event, location)
         if line is not None:
             lines.append({"at": iso(max(taken_at, begin)), **line})
     lines += _runs_of_target(tx, location, stored, job.id, begin, at)
@@ -102,7 +102,7 @@ def _events_of(tx: sa.Connection, job: Any, at: datetime) -> Iterator[tuple[date
         yield row.taken_at, Event.parse(row.details)
 
 
-def _line(event: Event, location: Location) -> dict[str, Any] | None:
+def line_of(event: Event, location: Location) -> dict[str, Any] | None:
     """Returns the line of an event; None for a tick, which the simulated clock makes."""
     common = {"partition": event.partition}
     match event.kind:
