@@ -249,4 +249,6 @@ FreshnessReader = Annotated[Caller, needs("freshness", "read")]
 FreshnessWriter = Annotated[Caller, needs("freshness", "write")]
 EventsReader = Annotated[Caller, needs("events", "read")]
 EventsWriter = Annotated[Caller, needs("events", "write")]
+#: of every room; the route refuses limits
+Administrator = Annotated[Caller, needs("*", "write")]
 AuditReader = Annotated[Caller, needs("audit", "read")]

@@ -25,6 +25,7 @@ from arctic_orchestration.service import (
     simulations,
     tasks,
     ticks,
+    token_routes,
     waiting,
 )
 from arctic_orchestration.service.access import AccessRules, AnyCaller, Needs, Open
@@ -55,6 +56,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     run_queue.router,
     tasks.router,
     simulations.router,
+    token_routes.router,
     audit.router,
 )
 #: The models of errors and bodies, to which routes refer by name.

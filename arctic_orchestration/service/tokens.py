@@ -29,6 +29,7 @@ from arctic_orchestration.state.service_tables import tokens
 USE_NOTED_EVERY = timedelta(minutes=5)
 _TOKEN = re.compile(r"arctic_([0-9a-z]{26})_[0-9A-Za-z_-]{43}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}")
+_NAMES = "1 to 63 of A-Z a-z 0-9 _ . @ -, not beginning with . @ -"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,8 +72,12 @@ def create(
     name: str,
     scopes: Sequence[Scope],
     lifetime: timedelta | None = None,
+    *,
+    field: str = "NAME",
 ) -> str:
     """Creates a token for the actor's cluster; returns it: it cannot be read again.
+
+    ``field`` names the name in messages.
 
     Errors:
         InvalidInput: the name has other characters.
@@ -80,7 +85,7 @@ def create(
             must not take two for one.
     """
     if not _NAME.fullmatch(name):
-        raise InvalidInput("NAME", name, "1 to 63 of A-Z a-z 0-9 _ . @ -, not beginning with . @ -")
+        raise InvalidInput(field, name, _NAMES)
     has_name = (tokens.c.cluster == actor.cluster) & (tokens.c.name == name)
     if tx.execute(sa.select(tokens.c.id).where(has_name)).first() is not None:
         raise TransitionRefused(f"There is or was a token {name}; choose another name")
@@ -104,10 +109,7 @@ def revoke(tx: sa.Connection, actor: Actor, name: str) -> None:
         NotFound: the actor's cluster has no token of the name.
         TransitionRefused: it is revoked already.
     """
-    by_name = {token.name: token for token in every(tx, actor.cluster)}
-    if name not in by_name:
-        raise NotFound(f"cluster {actor.cluster} has no token {name} (see: arctic tokens list)")
-    token = by_name[name]
+    token = by_name(tx, actor.cluster, name)
     if token.revoked_at is not None:
         raise TransitionRefused(f"Token {name} was revoked at {iso(token.revoked_at)}")
     now = database_time(tx)
@@ -119,6 +121,18 @@ def every(tx: sa.Connection, cluster: str) -> list[Token]:
     """Returns the tokens of a cluster by name, revoked ones included."""
     query = sa.select(tokens).where(tokens.c.cluster == cluster).order_by(tokens.c.name)
     return [_token(row) for row in tx.execute(query).mappings()]
+
+
+def by_name(tx: sa.Connection, cluster: str, name: str) -> Token:
+    """Returns a token of a cluster, which may be revoked.
+
+    Errors:
+        NotFound: there is none of the name.
+    """
+    for token in every(tx, cluster):
+        if token.name == name:
+            return token
+    raise NotFound(f"cluster {cluster} has no token {name} (see: arctic tokens list)")
 
 
 def exist(tx: sa.Connection, cluster: str) -> bool:
