@@ -207,7 +207,7 @@ def main() -> None:
     for column in ("median (CPU)", "p95", "most"):
         table.add_column(column, justify="right")
     arrivals = Table("backend", "10,000 arrivals", title="Arrivals", title_justify="left")
-    for column in ("seconds", "a second"):
+    for column in ("seconds (CPU)", "a second"):
         arrivals.add_column(column, justify="right")
     late = []
     with running_server() as server:
