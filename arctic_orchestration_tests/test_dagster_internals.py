@@ -162,7 +162,7 @@ PRIVATE_PARTS: dict[str, tuple[str, ...]] = {
        for kind in ("EventLog", "Run", "Schedule")},
     "dagster._core.storage.event_log.sql_event_log.SqlEventLogStorage": (
         "_event_to_row(event)", "_store_asset_event(conn event event_id)", "index_transaction()",
-        "run_connection(run_id)",
+        "run_connection(run_id)", "get_maximum_record_id()",
     ),
     "dagster.DefaultRunLauncher": (
         "launch_run_from_grpc_client(instance run grpc_client)", "_run_ids",

@@ -20,7 +20,6 @@ from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable
 ANNOUNCEMENT_TAG = "arctic/announcement"
 #: the maximum of an integer column
 LARGEST = 2**63 - 1
-_LAST = "select coalesce(max(id), 0) from event_logs"
 _ARRIVALS = (
     "select event from event_logs where id > :after and asset_key = :asset and partition = :key "
     "and dagster_event_type = 'ASSET_MATERIALIZATION'"
@@ -82,8 +81,7 @@ class Announcer:
             DatabaseUnavailable: the storage does not answer.
         """
         try:
-            with self._storage.index_connection() as connection:
-                return int(connection.execute(sa.text(_LAST)).scalar_one())
+            return self._storage.get_maximum_record_id() or 0
         except sa.exc.SQLAlchemyError as error:
             raise DatabaseUnavailable(f"Dagster's event log: {error}") from error
 

@@ -14,6 +14,8 @@ from typing import Any
 DEEPEST = 100
 
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
+#: ``__class__``, ``__enum__`` and others.
+_RESERVED = re.compile(r"__\w+__")
 _PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
 
 
@@ -46,6 +48,19 @@ def is_too_deep(value: Any) -> bool:
     except _TooDeepError:
         return True
     return False
+
+
+def reserved_key(value: Any) -> str | None:
+    """Returns a key of a JSON value that Dagster's serializer would take for a mark of its own.
+
+    An event with such a key is stored, and then cannot be read.
+    """
+    if isinstance(value, dict):
+        marked = (key for key in value if _RESERVED.fullmatch(key))
+        return next(marked, None) or reserved_key(list(value.values()))
+    if isinstance(value, list):
+        return next(filter(None, map(reserved_key, value)), None)
+    return None
 
 
 class _TooDeepError(Exception):

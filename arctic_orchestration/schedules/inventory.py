@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -59,12 +60,16 @@ class Partitioning:
         form = {"static": list(self.keys)} if self.keys is not None else None
         if form is None and self.form is not None:
             form = json.loads(self.form)
-        if form is None:
-            return None
-        from arctic_orchestration.partitioning.forms import definition_of
-        from arctic_orchestration.partitioning.key_space import KeySpace, store_of
+        return None if form is None else _key_space(json.dumps(form))
 
-        return KeySpace(definition_of(form, field="partitions"), store_of(None))
+
+@lru_cache(maxsize=256)
+def _key_space(form: str) -> "KeySpace":
+    """Returns the keys of a definition; thousands of arrivals are checked at once."""
+    from arctic_orchestration.partitioning.forms import definition_of
+    from arctic_orchestration.partitioning.key_space import KeySpace, store_of
+
+    return KeySpace(definition_of(json.loads(form), field="partitions"), store_of(None))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: how long a key is remembered
 KEEP = timedelta(days=30)
+#: the assets that the audit log has of an announcement, those with the most arrivals
+_RECORDED = 100
 _OTHER_BODY = "a new key: this one came with another body"
 
 
@@ -90,7 +92,8 @@ class Request:
         found = self.find(tx)
         assert found is not None
         if made:
-            details = {"key": self.key, "arrivals": assets.total(), "assets": dict(assets)}
+            most = dict(assets.most_common(_RECORDED))
+            details = {"key": self.key, "arrivals": assets.total(), "assets": most}
             audit.record(tx, self.actor, "events", "announce", found.id, **details)
         return found
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from arctic_orchestration.event_log.escaping import reserved_key
 from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.service.documents import At, Document, Page
 from arctic_orchestration.specification import Specification
@@ -28,6 +29,8 @@ def _asset_key(text: str) -> str:
 def _metadata(values: dict[str, Any]) -> dict[str, Any]:
     if any(name in _OWN_FIELDS or not name for name in values):
         raise ValueError(f"other keys: {', '.join(_OWN_FIELDS)} stand beside metadata")
+    if reserved_key(values) is not None:
+        raise ValueError(f"keys that Dagster does not use itself, unlike {reserved_key(values)}")
     return values
 
 

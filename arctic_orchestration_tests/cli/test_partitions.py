@@ -77,6 +77,10 @@ def test_an_announcement_is_seen_by_the_feed(
         (("a", "1", "--metadata", "x"), "--metadata: got 'x', expected key=value"),
         (("a", "1", "--metadata", "=x"), "--metadata: got '=x', expected key=value"),
         (("a", "1", "--metadata", "[/]"), "--metadata: got '[/]', expected key=value"),
+        (
+            ("a", "1", "--metadata", 'x={"b": {"__enum__": "C.d"}}'),
+            "expected keys that Dagster does not use itself, unlike __enum__",
+        ),
         (("a", "1", "--metadata", "rows=5"), "got 'rows=5', expected another key: use --rows"),
         (("a", "1", "--bytes", "5MB"), "--bytes: got '5MB', expected a whole number from 0 to"),
         (

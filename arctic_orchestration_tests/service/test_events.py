@@ -133,12 +133,15 @@ def test_one_invalid_arrival_stops_all(
                     {**good, "bytes": "5MB", "rows": 1.5},
                     {**good, "metadata": {"path": "x"}},
                     {**good, "partition": "x" * 256, "more": 1},
+                    # Dagster would store it, and could not read it again.
+                    {**good, "metadata": {"a": [{"__class__": "Foo"}]}},
                 ]
             },
             [
                 "arrivals[1].asset", "arrivals[1].partition", "arrivals[2].bytes",
                 "arrivals[2].rows", "arrivals[3].bytes", "arrivals[3].rows",
                 "arrivals[4].metadata", "arrivals[5].more", "arrivals[5].partition",
+                "arrivals[6].metadata",
             ],
         ),
     ]  # fmt: skip

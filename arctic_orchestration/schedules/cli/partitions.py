@@ -10,7 +10,13 @@ from arctic_orchestration.console.display import print_json
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.event_log.escaping import DEEPEST, is_storable, is_too_deep, storable
+from arctic_orchestration.event_log.escaping import (
+    DEEPEST,
+    is_storable,
+    is_too_deep,
+    reserved_key,
+    storable,
+)
 from arctic_orchestration.schedules.cli.partition_check import check_names
 
 app = typer.Typer(no_args_is_help=True)
@@ -104,6 +110,9 @@ def _value(name: str, text: str) -> Any:
         raise InvalidInput(f"--metadata {name}", text, nested)
     if storable(value) != value:
         expected = "text without NUL and halves of surrogate pairs, and finite numbers"
+        raise InvalidInput(f"--metadata {name}", text, expected)
+    if reserved_key(value) is not None:
+        expected = f"keys that Dagster does not use itself, unlike {reserved_key(value)}"
         raise InvalidInput(f"--metadata {name}", text, expected)
     return value
 
