@@ -1,6 +1,7 @@
 """What means the same on both databases: times, membership tests, and writers at once."""
 
 import multiprocessing
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -258,6 +259,29 @@ def test_two_writers_at_once_lose_no_update(database: Database, empty_url: str) 
     assert failed.empty(), failed.get()
     with database.read() as tx:
         assert tx.execute(sa.select(_moments.c.word)).scalar_one() == "300"
+
+
+@pytest.mark.parametrize(("name", "waits"), [("x", True), ("y", False)], ids=["same", "control"])
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_a_locked_name_is_waited_for(database: Database, name: str, waits: bool) -> None:
+    """Until its transaction ends; another name is free. SQLite locks everything anyway."""
+    done = threading.Event()
+
+    def lock() -> None:
+        with database.begin() as tx:
+            dialect.lock(tx, name)
+        done.set()
+
+    waiting = sa.text("select count(*) from pg_locks where locktype = 'advisory' and not granted")
+    with database.begin() as tx:
+        dialect.lock(tx, "x")
+        other = threading.Thread(target=lock)
+        other.start()
+        while not done.is_set() and tx.execute(waiting).scalar_one() == 0:
+            done.wait(0.01)
+        assert done.is_set() is not waits
+    other.join(20)
+    assert done.is_set()
 
 
 def test_a_reader_waits_for_no_writer(database: Database, empty_url: str) -> None:
