@@ -159,7 +159,7 @@ def test_no_request_breaks_the_service(
     assert len(operations) > 20
     statuses: Counter[int] = Counter()
     # Operations without parameters have few different requests.
-    examples = -(-CASES // (len(operations) - 5))
+    examples = -(-CASES // (len(operations) - 10))
     for operation in operations:
         statuses += exercise(operation, client, examples)
     # The requests came through to the resources.
