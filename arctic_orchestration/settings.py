@@ -8,6 +8,8 @@
 ``ARCTIC_SPARK_MASTER``     Spark master URL
 ``ARCTIC_SPARK_REMOTE``     Spark Connect server, in place of a master; may hold a token
 ``ARCTIC_SPARK_UI``         web page of a Spark standalone master, for the load ``spark``
+``ARCTIC_DAGSTER_URL``      where Dagster's UI is, for links from the pages of this package
+``ARCTIC_SERVICE_URL``      where these pages are, for links from Dagster's runs and assets
 ``ARCTIC_METRICS_PORT``     port on loopback for Prometheus; none: no metrics are served
 ``ARCTIC_NOTIFICATIONS``    YAML file of the channels of notices
 ``ARCTIC_RUN_HOSTS``        folder of the sockets of run hosts; see ``run_launcher.messages``
@@ -47,6 +49,10 @@ class Settings:
     #: may contain a token
     spark_remote: str | None = field(default=None, repr=False)
     spark_ui: str | None = None
+    #: without a slash at its end; empty: on the server of the pages
+    dagster_url: str | None = None
+    #: without a slash at its end
+    service_url: str | None = None
     metrics_port: int | None = None
     notifications: Path | None = None
     timezone: str = "UTC"
@@ -68,9 +74,6 @@ class Settings:
             raise InvalidInput(
                 "ARCTIC_CLUSTER", cluster, "1 to 63 of the characters A-Z a-z 0-9 _ . -"
             )
-        spark_ui = env.get("ARCTIC_SPARK_UI") or None
-        if spark_ui is not None and not _WEB_PAGE.fullmatch(spark_ui):
-            raise InvalidInput("ARCTIC_SPARK_UI", spark_ui, "an address such as http://host:8080")
         port = env.get("ARCTIC_METRICS_PORT") or None
         if port is not None and not (_PORT.fullmatch(port) and int(port) <= _HIGHEST_PORT):
             raise InvalidInput("ARCTIC_METRICS_PORT", port, f"a port from 1 to {_HIGHEST_PORT}")
@@ -82,7 +85,9 @@ class Settings:
             lake=Path(env.get("ARCTIC_LAKE") or home / "lake"),
             spark_master=env.get("ARCTIC_SPARK_MASTER") or "local[*]",
             spark_remote=_spark_remote(env),
-            spark_ui=spark_ui,
+            spark_ui=_web_page(env, "ARCTIC_SPARK_UI", "http://host:8080"),
+            dagster_url=_web_page(env, "ARCTIC_DAGSTER_URL", "http://host:3000"),
+            service_url=_web_page(env, "ARCTIC_SERVICE_URL", "http://host:3001"),
             metrics_port=int(port) if port is not None else None,
             notifications=Path(notifications) if notifications is not None else None,
             timezone=default_timezone(env),
@@ -92,6 +97,15 @@ class Settings:
 def without_parameters(remote: str) -> str:
     """Returns the address of a Spark Connect server for people: without its token."""
     return remote.partition(";")[0].removesuffix("/")
+
+
+def _web_page(env: Mapping[str, str], name: str, example: str) -> str | None:
+    address = env.get(name) or None
+    if address is None:
+        return None
+    if not _WEB_PAGE.fullmatch(address):
+        raise InvalidInput(name, address, f"an address such as {example}")
+    return address.rstrip("/")
 
 
 def _spark_remote(env: Mapping[str, str]) -> str | None:

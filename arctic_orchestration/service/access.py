@@ -251,4 +251,5 @@ EventsReader = Annotated[Caller, needs("events", "read")]
 EventsWriter = Annotated[Caller, needs("events", "write")]
 #: of every room; the route refuses limits
 Administrator = Annotated[Caller, needs("*", "write")]
+WorkersReader = Annotated[Caller, needs("workers", "read")]
 AuditReader = Annotated[Caller, needs("audit", "read")]

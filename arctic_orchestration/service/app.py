@@ -31,7 +31,8 @@ from arctic_orchestration.service import (
 from arctic_orchestration.service.access import AccessRules, AnyCaller, Needs, Open
 from arctic_orchestration.service.events_documents import AnnouncementForm, ArrivalForm
 from arctic_orchestration.service.guard import Guard
-from arctic_orchestration.service.pages import routes as pages
+from arctic_orchestration.service.pages import actions, features, files, routes
+from arctic_orchestration.service.pages.live import LivePages
 from arctic_orchestration.service.pages.rendering import API
 from arctic_orchestration.service.service import Service
 from arctic_orchestration.settings import Settings
@@ -66,6 +67,8 @@ _REFERRED: tuple[type[BaseModel], ...] = (
     AnnouncementForm,
     ArrivalForm,
 )
+#: Not in the description of the API.
+PAGES = (files.router, routes.first, routes.router, features.router, actions.router)
 _DESCRIPTION = """\
 Schedules, jobs, compaction and consumers of arctic_orchestration: what waits, why, until when.
 
@@ -94,11 +97,12 @@ def create_app(settings: Settings, database: Database, rules: AccessRules) -> Fa
         redirect_slashes=False,
     )
     app.state.service = Service(settings=settings, database=database, rules=rules)
+    app.state.live = LivePages(database)
     app.add_middleware(Guard, loopback=rules.loopback)
     problems.install(app)
     app.include_router(health.router, responses=problems.RESPONSES)
-    app.include_router(pages.files)
-    app.include_router(pages.router)
+    for pages in PAGES:
+        app.include_router(pages)
     for router in ROUTERS:
         app.include_router(router, prefix=API, responses=problems.RESPONSES)
     undeclared = without_scope(app)

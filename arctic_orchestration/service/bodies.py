@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
+from urllib.parse import parse_qs
 
 from fastapi import Depends, Request
 from starlette.requests import ClientDisconnect
@@ -16,6 +17,7 @@ MOST_BYTES = 2_000_000
 #: how long a body may take to arrive
 LONGEST_SECONDS = 60.0
 _JSON = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECASE)
+_FORM = re.compile(r"application/x-www-form-urlencoded", re.IGNORECASE)
 _YAML = re.compile(r"application/(x-)?yaml", re.IGNORECASE)
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -30,13 +32,12 @@ class Body:
 
     def __init__(self, *, most_bytes: int = MOST_BYTES, yaml: bool = False) -> None:
         self.most_bytes = most_bytes
-        self.yaml = yaml
+        self.accepted = {"application/json": _JSON} | ({"application/yaml": _YAML} if yaml else {})
 
     async def __call__(self, request: Request) -> str:
         media_type = request.headers.get("content-type", "").partition(";")[0].strip()
-        accepted = _JSON.fullmatch(media_type) or (self.yaml and _YAML.fullmatch(media_type))
-        if not accepted:
-            expected = "application/json" + (" or application/yaml" if self.yaml else "")
+        if not any(form.fullmatch(media_type) for form in self.accepted.values()):
+            expected = " or ".join(self.accepted)
             raise RequestRefused(415, f"Content-Type: got {media_type!r}, expected {expected}")
         parts, size = [], 0
         try:
@@ -54,6 +55,29 @@ class Body:
             return b"".join(parts).decode()
         except UnicodeDecodeError as error:
             raise RequestRefused(400, f"The body is not UTF-8: byte {error.start}")
+
+
+class Form(Body):
+    """The dependency of a route that takes the form of a page; gives its fields.
+
+    Other sites can send forms, too: it is taken only if the guard could see where it is from.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.accepted = {_FORM.pattern: _FORM}
+
+    async def __call__(self, request: Request) -> dict[str, list[str]]:  # type: ignore[override]
+        if not {"sec-fetch-site", "origin"} & set(request.headers):
+            raise RequestRefused(403, "A form must come from a browser; programs use the API")
+        text = await super().__call__(request)
+        try:
+            fields = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=100)
+        except ValueError as error:
+            raise RequestRefused(400, f"The form cannot be read: {error}")
+        if "\0" in text or "%00" in text:
+            raise RequestRefused(400, "The form has text with character 0")
+        return fields
 
 
 def parse(text: str, *, name: str = "body.json") -> object:

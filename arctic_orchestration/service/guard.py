@@ -26,10 +26,10 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
     "Referrer-Policy": "same-origin",
-    # Pages have no script, and nothing of theirs is inline.
+    # Scripts and styles are files of this service, and nothing is inline.
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
-        "object-src 'none'; script-src 'none'"
+        "object-src 'none'; script-src 'self'"
     ),
 }
 

@@ -29,7 +29,7 @@ from arctic_orchestration.errors import (
     shown,
 )
 from arctic_orchestration.service.pages.accepting import names_html
-from arctic_orchestration.service.pages.rendering import API, render
+from arctic_orchestration.service.pages.rendering import API, path_of, render
 from arctic_orchestration.specification import problems_of
 
 _log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ def answer(
         ],
         request_id=getattr(request.state, "request_id", ""),
     )
-    if names_html(request) and not request.scope["path"].startswith(f"{API}/"):
+    if names_html(request) and not path_of(request).startswith(f"{API}/"):
         return render(request, "problem.html", status=status, headers=headers, problem=document)
     content = document.model_dump()
     return JSONResponse(content, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
@@ -165,6 +165,12 @@ async def _invalid_parameters(request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return answer(request, error.status_code, str(error.detail), headers=error.headers)
+
+
+async def problem_of(request: Request, error: Exception) -> Response:
+    """Returns the answer for any error of a route."""
+    known = isinstance(error, ArcticError)
+    return await _arctic_error(request, error) if known else unexpected(request, error)
 
 
 def unexpected(request: Request, error: Exception) -> Response:

@@ -17,6 +17,7 @@ from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.service import app, tokens
 from arctic_orchestration.service.access import AccessRules, AnyCaller, Needs, Open
+from arctic_orchestration.service.pages import files
 from arctic_orchestration.service.scopes import parse_scopes
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.audit import Actor
@@ -81,7 +82,10 @@ def has_objects(answer: Response) -> bool:
     if answer.status_code != 200:
         return False
     if answer.headers["content-type"].startswith("text/html"):
-        return any(f'href="/{room}/' in answer.text for room in ("schedules", "jobs"))
+        return any(
+            f'href="/{room}/' in answer.text
+            for room in ("schedules", "jobs", "consumers", "events")
+        )
     found = answer.json()
     return any(found.get(key) for key in LISTS)
 
@@ -100,8 +104,7 @@ def test_every_route_declares_its_scope(
     assert free == {
         "/healthz": Open,
         "/readyz": Open,
-        "/page.css": Open,
-        "/icon.svg": Open,
+        **{f"/{name}": Open for name in files.FILES},
         "/api/v1/openapi.json": AnyCaller,
     }
     assert all(
@@ -217,22 +220,30 @@ def test_a_narrowed_token_reaches_nothing_else(
         for method, path, scope in declared(client):
             if limit == "schedule=b*" and scope.startswith("locations"):
                 continue
+            is_page = not path.startswith("/api/")
             where = path.replace(":path", "").format(
-                name="a", id=job["id"], location="here", action="enable", table="lake.busy",
+                name="a", number=1, id=job["id"], location="here", action="enable",
+                table="lake.busy",
                 queue="big", queue_action="resume", task=task, task_action="cancel",
                 consumer="totals", group="ops", pause_action="pause", run="none",
                 token="t0",
             )  # fmt: skip
             where = where.replace("job-actions/enable", "job-actions/cancel")
             form = FORMS.get(path.rpartition("/")[2], body)
-            query = "?dry_run=false&at_most=9" if path.endswith("{action}") else ""
+            is_bulk = path.endswith("{action}") and not is_page
+            query = "?dry_run=false&at_most=9" if is_bulk else ""
+            sent: dict[str, Any] = {"json": form} if method in ("POST", "PUT", "PATCH") else {}
+            headers = {"If-Match": "*", "Idempotency-Key": "k"}
+            if is_page and method == "POST":
+                sent = {"data": {"confirmed": "yes", "at_most": "9", "start": "from_beginning"}}
+                headers["Sec-Fetch-Site"] = "same-origin"
             if path.endswith("/why-not"):
                 query = "?schedule=a&at=2026-01-01T00:00:00Z"
             answer = client.request(
                 method,
                 f"http://localhost{where}{query}",
-                json=form if method in ("POST", "PUT", "PATCH") else None,
-                headers={"If-Match": "*", "Idempotency-Key": "k"},
+                headers=headers,
+                **sent,
             )
             assert not has_objects(answer), (method, path, limit)
             assert answer.status_code in (200, 403), (method, path, limit, answer.text)

@@ -1,5 +1,7 @@
 """The pages: what the API answers, as HTML, with every value as text."""
 
+import base64
+import hashlib
 import tomllib
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -9,14 +11,16 @@ import sqlalchemy as sa
 from fastapi.routing import iter_route_contexts
 from starlette.testclient import TestClient
 
+from arctic_orchestration.compaction.work.workers import record_heartbeat
 from arctic_orchestration.console.terminal import visible
+from arctic_orchestration.freshness import skip_list
 from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import on
-from arctic_orchestration.service.pages import routes
+from arctic_orchestration.service.pages import files, routes
 from arctic_orchestration.service.pages.rendering import API, link
 from arctic_orchestration.state import tables
 from arctic_orchestration.state.audit import Actor
@@ -29,6 +33,8 @@ from arctic_orchestration_tests.waiting.planted import NOW, ODD, plant
 #: beside what ODD has: what ends an element, an attribute, a script
 MARKUP = f"<script>alert(1)</script>\"><img src=x onerror='a()'>&amp;{{{{ 7*7 }}}}{ODD}"
 VISIBLE = MARKUP.replace("\x1b", r"\x1b").replace("\u202e", r"\u202e")
+SCRIPTS = [f"/{name}" for name in files.FILES if name.endswith(".js") and name != "page.js"]
+SCRIPTS.append("/page.js")
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 BRANCHES = on.all_of(
     on.any_of(on.partitions("raw/b", count=3), on.cron("0 3 * * *")), on.partitions(MARKUP, count=2)
@@ -79,7 +85,9 @@ def pages(database: Database, api: MakeApi, monkeypatch: pytest.MonkeyPatch) -> 
     with database.begin() as tx:
         place = locations.locked(tx, "default", "here")
         control.enable(tx, ScheduleStore(), place, "stopped", at(3), actor=ada)
-    for module in ("waiting", "jobs", "schedules", "ticks", "service", "access", "pages.routes"):
+        record_heartbeat(tx, "w", name=MARKUP, queues=[MARKUP], parallelism=2, host=MARKUP, pid=9)
+        skip_list.skip(tx, "child", MARKUP, by=ODD, cluster="default")
+    for module in ("waiting", "jobs", "schedules", "ticks", "service", "access", "pages.rendering"):
         monkeypatch.setattr(
             f"arctic_orchestration.service.{module}.utc_now", lambda: NOW, raising=False
         )
@@ -199,16 +207,30 @@ def test_filters_stand_in_the_url(pages: TestClient) -> None:
         assert absent not in text, path
 
 
+def every_page(client: TestClient) -> list[str]:
+    """The URLs of a page of each route, each with something odd if it shows names of people."""
+    task = client.get(f"{API}/compaction/tasks").json()["tasks"][0]["task"]
+    event = next(to for to in shown(client, "/events?location=lake").links if "/events/" in to)
+    return [
+        "/waiting?group_by=cause", "/waiting?limit=1000", "/schedules",
+        "/schedules/stopped?location=here",
+        "/schedules/branches?location=lake", "/jobs", f"/jobs/{job_of(client, 'branches')}",
+        "/consumers", "/consumers/totals", "/compaction/tables", "/compaction/tables/lake.resting",
+        "/compaction/queues", "/compaction/queues/big", "/compaction/tasks",
+        f"/compaction/tasks/{task}", "/queue", "/tasks", "/tasks?task=child", "/events", event,
+        "/workers", "/audit",
+    ]  # fmt: skip
+
+
 def test_names_are_text_everywhere(pages: TestClient) -> None:
     """No name makes an element; controls are visible; headings go down one step at a time."""
-    texts = ""
-    paths = ["/", "/waiting?limit=1000", "/schedules", "/jobs", "/audit", "/schedules/stopped"]
-    paths += [f"/jobs/{job_of(pages, 'branches')}", "/schedules/branches"]
-    for path in paths:
-        query = {"location": "lake" if "branches" in path else "here"}
-        page = shown(pages, path if not path.startswith("/schedules/") else link(path, **query))
+    texts = {}
+    for path in every_page(pages):
+        page = shown(pages, path)
         tags = [tag for tag, _ in page.elements]
-        assert not {"script", "img", "style"} & set(tags), path
+        assert not {"img", "style"} & set(tags), path
+        scripts = [attributes for tag, attributes in page.elements if tag == "script"]
+        assert [one["src"] for one in scripts] == SCRIPTS, path
         assert not any(
             name.startswith("on") or name == "style" for _, a in page.elements for name in a
         )
@@ -217,9 +239,11 @@ def test_names_are_text_everywhere(pages: TestClient) -> None:
         levels = [int(tag[1]) for tag in tags if tag in ("h1", "h2", "h3")]
         assert levels.count(1) == 1
         assert all(below - above <= 1 for above, below in pairwise(levels)), path
-        texts += page.text
-    assert texts.count(VISIBLE) > 5
-    assert texts.count(ODD.replace("\x1b", r"\x1b").replace("\u202e", r"\u202e")) > 7
+        texts[path.partition("?")[0]] = page.text
+    for path in ("/schedules", "/schedules/branches", "/jobs", "/events", "/tasks", "/workers"):
+        assert VISIBLE in texts[path], path
+    for path in ("/waiting", "/queue", "/consumers/totals", "/audit"):
+        assert ODD.replace("\x1b", r"\x1b").replace("\u202e", r"\u202e") in texts[path], path
     echoed = shown(pages, link("/waiting", text=MARKUP))
     values = [attributes.get("value") for tag, attributes in echoed.elements if tag == "input"]
     assert VISIBLE in values
@@ -280,11 +304,13 @@ def test_a_page_needs_the_scope_of_its_resource(
     assert nobody.get("/page.css").status_code == 200
 
 
-def test_a_page_runs_no_script_and_stands_in_no_frame(pages: TestClient) -> None:
+def test_a_page_runs_its_own_scripts_alone_and_stands_in_no_frame(pages: TestClient) -> None:
+    """Nothing inline, nothing evaluated, nothing of elsewhere."""
     for path in ("/", "/nowhere", "/page.css", f"{API}/jobs"):
         headers = pages.get(path).headers
         policy = headers["content-security-policy"].split("; ")
-        assert {"default-src 'self'", "frame-ancestors 'none'", "script-src 'none'"} <= set(policy)
+        assert {"default-src 'self'", "frame-ancestors 'none'", "script-src 'self'"} <= set(policy)
+        assert "unsafe" not in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
 
 
@@ -292,8 +318,13 @@ def test_styles_and_templates_are_served_and_in_the_wheel(
     pages: TestClient, pytestconfig: pytest.Config
 ) -> None:
     """The wheel has what pyproject.toml names."""
-    assert pages.get("/page.css").headers["content-type"].startswith("text/css")
-    assert pages.get("/icon.svg").headers["content-type"].startswith("image/svg")
+    for name, media_type in files.FILES.items():
+        assert pages.get(f"/{name}").headers["content-type"].startswith(media_type)
+    for tag, attributes in shown(pages, "/jobs").elements:
+        if tag == "script" and "/vendor/" in (attributes["src"] or ""):
+            digest = hashlib.sha256(pages.get(attributes["src"] or "").content).digest()
+            expected = f"sha256-{base64.b64encode(digest).decode()}"
+            assert attributes["integrity"] == expected, attributes["src"]
     root = pytestconfig.rootpath
     project = tomllib.loads((root / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"]["arctic_orchestration"]

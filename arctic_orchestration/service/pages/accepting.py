@@ -1,4 +1,4 @@
-"""Which form a client prefers: HTML for people, or JSON."""
+"""Which form a client prefers: HTML for people, the changes of a page, or JSON."""
 
 from fastapi import Request
 
@@ -9,8 +9,13 @@ def prefers_json(request: Request) -> bool:
 
 
 def names_html(request: Request) -> bool:
-    """Returns whether ``Accept`` names HTML, as a browser does."""
-    return _quality(request, "text/html") > 0
+    """Returns whether ``Accept`` names HTML, as a browser does, or the changes of a page."""
+    return _quality(request, "text/html") > 0 or wants_events(request)
+
+
+def wants_events(request: Request) -> bool:
+    """Returns whether ``Accept`` names server-sent events, as an open page does."""
+    return _quality(request, "text/event-stream") > 0
 
 
 def _quality(request: Request, media_type: str) -> float:

@@ -1,0 +1,190 @@
+"""Keeps open pages up to date: one poller a process, however many pages are open.
+
+A page that is open is a stream of server-sent events at its own URL. Viewers of the same URL with
+the same rights share what is rendered. The poller asks the database with one statement whether
+something has changed, and then renders the open pages, the longest unchanged first. Its statements
+are paced: at most ``BURST`` at once, and one a second over time. So many pages, or a database that
+changes all the time, make pages older and not the database slower.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import sqlalchemy as sa
+from fastapi import Request
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from arctic_orchestration.service.pages.changes import fingerprint
+from arctic_orchestration.service.problems import problem_of
+from arctic_orchestration.state.database import Database
+
+Render = Callable[[Request], Awaitable[Response]]
+#: statements that may be executed at once after a time without any
+BURST = 60.0
+#: statements a second
+RATE = 1.0
+#: between two checks for changes; it leaves half of the rate to pages
+_POLL_SECONDS = 2.0
+#: moments that have come and processes that have ended change a page, and not the database
+_OLDEST_SECONDS = 60.0
+#: a viewer that takes nothing for so long has gone
+_SEND_SECONDS = 30.0
+#: what a first rendering is expected to cost
+_STATEMENTS = 20
+#: what decides what a caller may see
+_CREDENTIALS = ("authorization", "remote-user", "remote-groups")
+_NO_QUERIES = ("BEGIN", "SAVEPOINT", "RELEASE")
+_log = logging.getLogger(__name__)
+_executed: ContextVar[list[str] | None] = ContextVar("executed", default=None)
+
+
+# Compared by identity.
+@dataclass(eq=False, kw_only=True)
+class _OpenPage:
+    """A page that is open, for all who may see the same of it."""
+
+    request: Request
+    render: Render
+    viewers: set[asyncio.Event] = field(default_factory=set)
+    html: str
+    rendered_at: float
+    cost: int = _STATEMENTS
+    is_due: bool = False
+
+
+class LivePages:
+    """The open pages of one process.
+
+    Args:
+        database: the state database.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._pages: dict[tuple[Any, ...], _OpenPage] = {}
+        self._poller: asyncio.Task[None] | None = None
+        sa.event.listen(database.engine, "before_cursor_execute", _count)
+
+    async def stream(self, request: Request, render: Render) -> Response:
+        """Answers with the changes of a page; or with what the page is, if it has no content.
+
+        Errors:
+            ArcticError: the caller may not see it, or it does not exist.
+        """
+        # Each viewer, so that nobody sees what only others may.
+        answer = await render(request)
+        if answer.status_code != HTTPStatus.OK:
+            return answer
+        now = time.monotonic()
+        page = _OpenPage(request=request, render=render, html=_text(answer), rendered_at=now)
+        return EventSourceResponse(self._changes(_key(request), page), send_timeout=_SEND_SECONDS)
+
+    async def _changes(
+        self, key: tuple[Any, ...], page: _OpenPage
+    ) -> AsyncIterator[ServerSentEvent]:
+        page = self._pages.setdefault(key, page)
+        changed, sent = asyncio.Event(), None
+        page.viewers.add(changed)
+        if self._poller is None or self._poller.done():
+            self._poller = asyncio.create_task(self._poll())
+        try:
+            while True:
+                if page.html != sent:
+                    sent = page.html
+                    yield ServerSentEvent(sent, event="page")
+                await changed.wait()
+                changed.clear()
+        finally:
+            page.viewers.discard(changed)
+            if not page.viewers:
+                self._pages.pop(key, None)
+
+    async def _poll(self) -> None:
+        """Renders pages after changes, until none is open."""
+        allowance, at, known = BURST, time.monotonic(), None
+        while self._pages:
+            with _counted() as executed:
+                due = [page for page in self._pages.values() if page.is_due]
+                page = min(due, key=lambda one: one.rendered_at, default=None)
+                try:
+                    if page is None:
+                        known = await self._check(known)
+                    elif page.cost <= allowance:
+                        await _refresh(page)
+                        page.cost = min(len(executed), int(BURST))
+                except Exception:
+                    _log.exception("open pages cannot be brought up to date")
+            now = time.monotonic()
+            allowance = min(BURST, allowance + (now - at) * RATE) - len(executed)
+            at = now
+            if page is None and not any(one.is_due for one in self._pages.values()):
+                await asyncio.sleep(_POLL_SECONDS)
+            elif page is not None and page.cost > allowance:
+                await asyncio.sleep(min((page.cost - allowance) / RATE, _OLDEST_SECONDS))
+
+    async def _check(self, known: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+        """Marks the pages that are due; returns what the database is now."""
+        try:
+            found = await run_in_threadpool(self._fingerprint)
+        except Exception as error:
+            # Pages say so themselves.
+            _log.warning("the state database cannot be polled", exc_info=error)
+            found = None
+        oldest = time.monotonic() - _OLDEST_SECONDS
+        for page in self._pages.values():
+            page.is_due = found is None or found != known or page.rendered_at < oldest
+        return found
+
+    def _fingerprint(self) -> tuple[Any, ...]:
+        with self._database.read() as tx:
+            return fingerprint(tx)
+
+
+async def _refresh(page: _OpenPage) -> None:
+    page.rendered_at, page.is_due = time.monotonic(), False
+    try:
+        answer = await page.render(page.request)
+    except Exception as error:
+        answer = await problem_of(page.request, error)
+    text = _text(answer)
+    if text != page.html:
+        page.html = text
+        for viewer in page.viewers:
+            viewer.set()
+
+
+def _text(answer: Response) -> str:
+    return bytes(answer.body).decode()
+
+
+def _key(request: Request) -> tuple[Any, ...]:
+    """Returns what decides what a request is answered with."""
+    client = request.client.host if request.client else ""
+    credentials = (tuple(request.headers.getlist(name)) for name in _CREDENTIALS)
+    return (request.url.path, request.url.query, client, *credentials)
+
+
+@contextmanager
+def _counted() -> Iterator[list[str]]:
+    """Collects the statements that are executed for what the block awaits."""
+    executed: list[str] = []
+    token = _executed.set(executed)
+    try:
+        yield executed
+    finally:
+        _executed.reset(token)
+
+
+def _count(_: object, __: object, statement: str, *___: object) -> None:
+    executed = _executed.get()
+    if executed is not None and not statement.startswith(_NO_QUERIES):
+        executed.append(statement)

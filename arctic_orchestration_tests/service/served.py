@@ -1,0 +1,44 @@
+"""``arctic serve`` on a free port of loopback, in a thread of this process."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from arctic_orchestration.service.access import AccessRules
+from arctic_orchestration.service.app import create_app
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+
+_PATIENCE_SECONDS = 30.0
+
+
+@contextmanager
+def serving(database: Database) -> Iterator[str]:
+    """Serves the pages of a state database; yields their URL."""
+    with listening(create_app(Settings.from_environment(), database, AccessRules())) as url:
+        yield url
+
+
+@contextmanager
+def listening(app: ASGIApp) -> Iterator[str]:
+    """Serves an application; yields its URL."""
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not server.started:
+            assert thread.is_alive()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
