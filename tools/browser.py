@@ -59,6 +59,8 @@ class Page:
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._numbers = itertools.count(1)
+        #: what Chromium has reported of itself
+        self.events: list[dict[str, Any]] = []
 
     def before_each_page(self, script: str) -> None:
         """Runs a script in every page before the page's own."""
@@ -75,6 +77,8 @@ class Page:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']['message']}")
                 return dict(answer["result"])
+            if "method" in answer:
+                self.events.append(answer)
 
     def evaluate(self, script: str) -> Any:
         """The value of a JavaScript expression in the page; None when it raised."""
