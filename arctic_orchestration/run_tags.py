@@ -4,3 +4,5 @@
 JOB_TAG = "arctic/job"
 #: Dagster's: the run key of the request of a run
 RUN_KEY_TAG = "dagster/run_key"
+#: the page of the job
+PAGE_TAG = "arctic/page"

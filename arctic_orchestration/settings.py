@@ -22,6 +22,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from arctic_orchestration.errors import InvalidInput
@@ -51,8 +52,6 @@ class Settings:
     spark_ui: str | None = None
     #: without a slash at its end; empty: on the server of the pages
     dagster_url: str | None = None
-    #: without a slash at its end
-    service_url: str | None = None
     metrics_port: int | None = None
     notifications: Path | None = None
     timezone: str = "UTC"
@@ -87,11 +86,24 @@ class Settings:
             spark_remote=_spark_remote(env),
             spark_ui=_web_page(env, "ARCTIC_SPARK_UI", "http://host:8080"),
             dagster_url=_web_page(env, "ARCTIC_DAGSTER_URL", "http://host:3000"),
-            service_url=_web_page(env, "ARCTIC_SERVICE_URL", "http://host:3001"),
             metrics_port=int(port) if port is not None else None,
             notifications=Path(notifications) if notifications is not None else None,
             timezone=default_timezone(env),
         )
+
+
+def service_page(*path: str, **parameters: str | None) -> str | None:
+    """Returns the URL of a page of ``arctic serve``; None: ``ARCTIC_SERVICE_URL`` is not set.
+
+    Errors:
+        InvalidInput: the variable is no address of a web page.
+    """
+    base = _web_page(os.environ, "ARCTIC_SERVICE_URL", "http://host:3001")
+    if base is None:
+        return None
+    given = {name: value for name, value in parameters.items() if value is not None}
+    query = f"?{urlencode(given)}" if given else ""
+    return "/".join([base, *(quote(part, safe="") for part in path)]) + query
 
 
 def without_parameters(remote: str) -> str:

@@ -132,6 +132,10 @@ USED: dict[str, tuple[str, ...]] = {
         "dispose()",
     ),
     "WorkerStatus": ("RUNNING", "FAILED"),
+    "WorkspaceOpts": ("(workspace module_name *)",),
+    "WorkspaceProcessContext": ("(instance workspace_load_target)",),
+    "workspace_opts_to_load_target": ("(opts)",),
+    "create_app_from_workspace_process_context": ("(workspace_process_context)",),
     "get_env_var_dict": ("(base_dir)",),
     "impl": (
         "core_execute_run(recon_job dagster_run instance inject_env_vars resume_from_failure)",

@@ -17,6 +17,10 @@ _COMMANDS = {
         "List changes made by people, with their authors.",
     ),
     "serve": ("service.cli.serve:serve", "Serve the REST API and its pages."),
+    "webserver": (
+        "service.cli.webserver:webserver",
+        "Serve Dagster's UI, and the pages at /arctic.",
+    ),
     "tokens": ("service.cli.tokens:app", "Manage tokens of the REST API."),
     "mcp": ("service.cli.mcp:mcp", "Answer questions of agents over stdin and stdout."),
     "simulate": (

@@ -141,6 +141,7 @@ _NO_GATES = frozenset(
         tagging.PROBLEM,
         tagging.FIRST_LEVEL,
         "arctic/job",
+        "arctic/page",
         "arctic/schedule",
         "arctic/trigger",
     }

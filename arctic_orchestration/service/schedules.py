@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import InvalidInput, TransitionRefused
@@ -92,6 +92,7 @@ def list_schedules(
     },
 )
 def create_schedule(
+    request: Request,
     service: ServiceOfApp,
     caller: SchedulesWriter,
     body: JsonObject,
@@ -109,7 +110,8 @@ def create_schedule(
         _apply(change, schedule, caller)
         made = document(change.tx, change.state.store, change.place, schedule.name, response)
     query = f"?location={quote(location, safe='')}" if location is not None else ""
-    response.headers["Location"] = f"/api/v1/schedules/{schedule.name}{query}"
+    root = request.scope.get("root_path", "")
+    response.headers["Location"] = f"{root}/api/v1/schedules/{schedule.name}{query}"
     return made
 
 

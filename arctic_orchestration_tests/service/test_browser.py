@@ -26,10 +26,12 @@ _PATIENCE_SECONDS = 60.0
 def chromium(pytestconfig: pytest.Config) -> str:
     """The program; the test is skipped without it, and fails in CI."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
-        missing = "Chromium is not installed: sh tools/ensure_chromium"
-        pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
-    return found
+    if found is not None:
+        return found
+    missing = "Chromium is not installed: sh tools/ensure_chromium"
+    if os.environ.get("CI"):
+        pytest.fail(missing)
+    pytest.skip(missing)
 
 
 class Tab:

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 import dagster as dg
 
 from arctic_orchestration.dagster_internals import create_execution_plan
+from arctic_orchestration.run_tags import PAGE_TAG
 from arctic_orchestration.schedules.dagster.targets import RepositoryTargets, asset_key
 from arctic_orchestration.schedules.launch_requests import LaunchRequest
+from arctic_orchestration.settings import service_page
 
 #: Dagster's own job for runs of assets; it exists where there are assets to run.
 ASSET_JOB = "__ASSET_JOB"
@@ -40,6 +42,9 @@ class RunRequests:
             Dagster's errors for a run that it could not make.
         """
         tags = dict(request.tags)
+        page = service_page("jobs", request.job_id)
+        if page is not None:
+            tags[PAGE_TAG] = page
         partition = request.partition_start
         if request.partition_start != request.partition_end:
             tags[_RANGE_START] = str(request.partition_start)

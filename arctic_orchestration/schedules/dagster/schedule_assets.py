@@ -21,6 +21,7 @@ from arctic_orchestration.schedules.views.schedule_state import (
     schedule_state,
 )
 from arctic_orchestration.schedules.views.texts import one_line
+from arctic_orchestration.settings import service_page
 
 #: declared schedules up to which they are shown, unless a location asks for more
 SHOWN_BY_DEFAULT = 200
@@ -28,7 +29,9 @@ SHOWN_BY_DEFAULT = 200
 _EVERY, _AT_ONCE = timedelta(seconds=30), 10
 _PREFIX = ("arctic", "schedules")
 
-_Metadata = dict[str, str | dg.DagsterRunMetadataValue | dg.MarkdownMetadataValue]
+_Metadata = dict[
+    str, str | dg.DagsterRunMetadataValue | dg.MarkdownMetadataValue | dg.UrlMetadataValue
+]
 
 
 def schedule_key(name: str, location: str | None) -> dg.AssetKey:
@@ -50,7 +53,7 @@ def schedule_assets(schedules: Sequence[Schedule], location: str | None) -> list
             description=schedule.description or None,
             group_name="arctic",
             kinds={"schedule"},
-            metadata=dict(_declared(schedule)),
+            metadata=dict(_declared(schedule, location)),
         )
         for schedule in schedules
     ]
@@ -61,7 +64,10 @@ def _listens_to(schedule: Schedule) -> set[dg.AssetKey]:
     return {dg.AssetKey.from_user_string(name) for name in names}
 
 
-def _declared(schedule: Schedule) -> Iterator[tuple[str, object]]:
+def _declared(schedule: Schedule, location: str | None) -> Iterator[tuple[str, object]]:
+    page = service_page("schedules", schedule.name, location=location)
+    if page is not None:
+        yield "page", dg.MetadataValue.url(page)
     if schedule.target.job:
         yield "target", f"job {schedule.target.job}"
     # What another kind of selection contains is not known before the location is loaded.
@@ -173,6 +179,9 @@ def _current(state: ScheduleState) -> _Metadata:
     if state.latest:
         metadata["jobs"] = dg.MetadataValue.md(_table(state.latest))
         metadata["explanation"] = f"arctic jobs explain {state.latest[0].id}"
+        page = service_page("jobs", state.latest[0].id)
+        if page is not None:
+            metadata["page"] = dg.MetadataValue.url(page)
     return metadata
 
 

@@ -2,8 +2,10 @@
 
 import ipaddress
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +13,12 @@ from arctic_orchestration.console.state import state_database
 from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.settings import Settings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from arctic_orchestration.service.access import AccessRules
+    from arctic_orchestration.state.database import Database
 
 #: A request waits no longer for a lock or an answer of the database.
 _BUSY_SECONDS = 15.0
@@ -34,38 +42,63 @@ def serve(
     On loopback it is open to all users of this machine until the first token is created: tokens
     create. Elsewhere nothing is served without a token or a trusted proxy.
     """
-    import uvicorn
-
-    from arctic_orchestration.service.access import AccessRules
     from arctic_orchestration.service.app import create_app
 
     if tls_key is not None and tls_certificate is None:
         raise InvalidInput("--tls-key", tls_key, "--tls-certificate beside it")
+    with opened(host, require_token=require_token) as (settings, database, rules):
+        app = create_app(settings, database, rules)
+        scheme = "https" if tls_certificate is not None else "http"
+        root = f"{scheme}://{shown_host(host)}:{port}"
+        say(f"serving {root} and {root}/api/v1 for cluster {settings.cluster}")
+        run(app, host, port, ssl_certfile=tls_certificate, ssl_keyfile=tls_key)
+
+
+@contextmanager
+def opened(host: str, *, require_token: bool) -> "Iterator[tuple[Settings, Database, AccessRules]]":
+    """Opens what an application needs that listens to an address.
+
+    Errors:
+        InvalidInput: the host is no address, or a variable of the environment is invalid.
+        ConfigurationError: there is no state database yet.
+    """
+    from arctic_orchestration.service.access import AccessRules
+
     _check_host(host)
     settings = Settings.from_environment()
     rules = AccessRules.from_environment(loopback=is_loopback(host), require_token=require_token)
     database = state_database(settings, made_by="the dispatcher", busy_seconds=_BUSY_SECONDS)
-    app = create_app(settings, database, rules)
-    scheme = "https" if tls_certificate is not None else "http"
-    shown = f"[{host}]" if ":" in host else host
-    root = f"{scheme}://{shown}:{port}"
-    text = f"serving {root} and {root}/api/v1 for cluster {settings.cluster}"
-    Console(stderr=True, highlight=False).print(escape(text))
     try:
-        uvicorn.run(
-            app,
-            host=host,
-            port=port,
-            log_level="warning",
-            server_header=False,
-            # It would replace the address of a proxy by what the proxy's client claims.
-            proxy_headers=False,
-            timeout_graceful_shutdown=10,
-            ssl_certfile=tls_certificate,
-            ssl_keyfile=tls_key,
-        )
+        yield settings, database, rules
     finally:
         database.close()
+
+
+def run(app: "ASGIApp", host: str, port: int, **options: Any) -> None:
+    """Serves an application until the process is ended."""
+    import uvicorn
+
+    uvicorn.run(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        server_header=False,
+        # It would replace the address of a proxy by what the proxy's client claims.
+        proxy_headers=False,
+        timeout_graceful_shutdown=10,
+        **options,
+    )
+
+
+def say(text: str) -> None:
+    """Prints a line about the server."""
+    Console(stderr=True, highlight=False).print(escape(text))
+
+
+def shown_host(host: str) -> str:
+    """Returns a host as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
 
 
 def _check_host(host: str) -> None:

@@ -1,0 +1,58 @@
+"""``arctic webserver``: Dagster's UI, and below ``/arctic`` the REST API and its pages."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arctic_orchestration.service.cli.serve import opened, run, say, shown_host
+
+#: As dagster-webserver sets them by default: statements end after 15 s, connections after an hour.
+_STATEMENT_MILLISECONDS, _RECYCLE_SECONDS, _MORE_CONNECTIONS = 15_000, 3_600, 20
+
+
+def webserver(
+    host: Annotated[str, typer.Option("--host", "-h", help="The address.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p", min=1, max=65_535, help="The port.")] = 3000,
+    workspace: Annotated[
+        list[Path] | None, typer.Option("--workspace", "-w", help="A workspace file; repeatable.")
+    ] = None,
+    module: Annotated[
+        list[str] | None, typer.Option("--module-name", "-m", help="A module with definitions.")
+    ] = None,
+    require_token: Annotated[
+        bool, typer.Option("--require-token", help="Require a token on loopback, too.")
+    ] = False,
+) -> None:
+    """Serve Dagster's UI, and the REST API with its pages at /arctic.
+
+    Tokens and scopes protect what is below /arctic. Dagster's UI has no access control.
+    """
+    from dagster import DagsterInstance
+
+    from arctic_orchestration.dagster_internals import (
+        WorkspaceOpts,
+        WorkspaceProcessContext,
+        create_app_from_workspace_process_context,
+        workspace_opts_to_load_target,
+    )
+    from arctic_orchestration.service.app import create_app
+    from arctic_orchestration.service.mounting import MOUNT, mounted
+
+    loaded = WorkspaceOpts(workspace=[str(path) for path in workspace or ()], module_name=module)
+    with (
+        opened(host, require_token=require_token) as (settings, database, rules),
+        DagsterInstance.get() as instance,
+    ):
+        instance.optimize_for_webserver(
+            _STATEMENT_MILLISECONDS, _RECYCLE_SECONDS, _MORE_CONNECTIONS
+        )
+        target = workspace_opts_to_load_target(loaded)
+        with WorkspaceProcessContext(instance, workspace_load_target=target) as context:
+            dagster = create_app_from_workspace_process_context(context)
+            # The UI is on the same server.
+            ours = create_app(replace(settings, dagster_url=""), database, rules)
+            root = f"http://{shown_host(host)}:{port}"
+            say(f"serving {root} and {root}{MOUNT} for cluster {settings.cluster}")
+            run(mounted(ours, dagster), host, port)
