@@ -1,5 +1,6 @@
 """What people are shown of tasks."""
 
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -7,6 +8,7 @@ import pytest
 
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.freshness.views.explanation import TaskExplanation, explain
+from arctic_orchestration.freshness.views.task_tree import roots_of, task_trees
 from arctic_orchestration.freshness.views.tasks import task_views
 from arctic_orchestration.freshness.views.wait_roots import Root, roots
 from arctic_orchestration_tests.freshness.imagined import World, spec
@@ -166,3 +168,39 @@ def test_the_root_of_a_wait_names_what_no_submission_runs_too(world: World) -> N
         "waits for flights, which run east-lake-1 of cluster east, location lake makes (through "
         "delays), and for weather, which no submission runs"
     )
+
+
+def test_a_tree_has_each_task_once_with_what_is_below_it(world: World) -> None:
+    """A diamond whose bottom is needed on both sides, and a parent that is no task."""
+    world.place(
+        spec("top", ["left", "right"]), spec("left", ["bottom"]), spec("right", ["bottom"]),
+        spec("bottom", ["raw/a"]),
+    )  # fmt: skip
+    with world.state.read() as tx:
+        views = {view.name: view for view in task_views(tx, world.clock.now)}
+    assert roots_of(views) == ["top"]
+    (top,) = task_trees(views, ["top"])
+    left, right = top.parents
+    assert (left.name, right.name) == ("left", "right")
+    (first,), (second,) = left.parents, right.parents
+    assert [parent.name for parent in first.parents] == ["raw/a"]
+    assert first.parents[0].task is None
+    assert (second.name, second.parents, second.left_out) == ("bottom", [], 1)
+
+
+def test_a_deep_tree_ends_and_a_circle_has_a_root(world: World) -> None:
+    """At the eighth level stands how many parents follow."""
+    world.place(*(spec(f"t{number}", [f"t{number + 1}"]) for number in range(20)))
+    with world.state.read() as tx:
+        views = {view.name: view for view in task_views(tx, world.clock.now)}
+    (node,) = task_trees(views, roots_of(views))
+    levels = 1
+    while node.parents:
+        (node,) = node.parents
+        levels += 1
+    assert (levels, node.name, node.left_out) == (8, "t7", 1)
+    some = {name: views[name] for name in ("t0", "t1")}
+    circle = {"t0": some["t0"], "t1": replace(some["t1"], parents=some["t0"].parents)}
+    assert roots_of(circle) == ["t0"]
+    both = {name: replace(some["t0"], name=name) for name in ("t1",)}
+    assert roots_of(both) == ["t1"]

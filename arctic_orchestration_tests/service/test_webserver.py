@@ -60,7 +60,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         database.close()
         port = free_port()
         arctic = Path(sys.executable).with_name("arctic")
-        command = [arctic, "webserver", "-w", home / "workspace.yaml", "-p", str(port)]
+        workspace = str(home / "workspace.yaml")
+        command = [str(arctic), "webserver", "-w", workspace, "-p", str(port)]
         with (home / "log").open("w") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
         made = f"http://127.0.0.1:{port}"
