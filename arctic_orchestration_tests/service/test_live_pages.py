@@ -10,6 +10,7 @@ import httpx2
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.service.pages import live
@@ -185,16 +186,44 @@ def test_nobody_sees_more_of_an_open_page_than_of_the_page(
     assert api().get("http://localhost:3001/jobs", headers=EVENTS).status_code == 401
 
 
-def test_a_page_says_when_the_token_of_its_viewer_was_revoked(
+def test_a_page_says_that_the_token_of_its_viewer_was_revoked(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And when the database does not answer."""
+    """Here the first token, which closes loopback."""
     monkeypatch.setattr(live, "_OLDEST_SECONDS", 0.1)
 
     async def seen(url: str) -> None:
         async with viewing(url, ["/jobs"]) as viewers:
             token(database, "jobs:read", name="first")
             await until(lambda: "401 Unauthorized" in viewers.received[0])
+
+    with serving(database) as url:
+        asyncio.run(seen(url))
+
+
+def test_a_page_says_that_the_database_does_not_answer(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And shows its content again when it does; meanwhile it is asked as often as before."""
+    asked = []
+
+    @contextmanager
+    def away(_: Database) -> Iterator[sa.Connection]:
+        asked.append(time.monotonic())
+        raise DatabaseUnavailable("no answer")
+        yield
+
+    async def seen(url: str) -> None:
+        async with viewing(url, ["/jobs"]) as viewers:
+            with monkeypatch.context() as patched:
+                patched.setattr(Database, "read", away)
+                await until(lambda: "503 Service Unavailable" in viewers.received[0])
+                begin = time.monotonic()
+                await until(lambda: len(asked) >= 4)
+                # Two polls and two renderings.
+                assert time.monotonic() - begin >= live._POLL_SECONDS / 2
+            count = viewers.received[0].count("No jobs")
+            await until(lambda: viewers.received[0].count("No jobs") > count)
 
     with serving(database) as url:
         asyncio.run(seen(url))

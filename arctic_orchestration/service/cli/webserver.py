@@ -25,7 +25,7 @@ def webserver(
         bool, typer.Option("--require-token", help="Require a token on loopback, too.")
     ] = False,
 ) -> None:
-    """Serve Dagster's UI, and the REST API with its pages at /arctic.
+    """Serve Dagster's UI, and the pages at /arctic.
 
     Tokens and scopes protect what is below /arctic. Dagster's UI has no access control.
     """

@@ -58,7 +58,6 @@ class _OpenPage:
     html: str
     rendered_at: float
     cost: int = _STATEMENTS
-    is_due: bool = False
 
 
 class LivePages:
@@ -110,47 +109,59 @@ class LivePages:
 
     async def _poll(self) -> None:
         """Renders pages after changes, until none is open."""
-        allowance, at, known = BURST, time.monotonic(), None
+        allowance, known = _Allowance(), None
         while self._pages:
             with _counted() as executed:
-                due = [page for page in self._pages.values() if page.is_due]
-                page = min(due, key=lambda one: one.rendered_at, default=None)
-                try:
-                    if page is None:
-                        known = await self._check(known)
-                    elif page.cost <= allowance:
+                found = await self._check()
+            allowance.spend(len(executed))
+            oldest = time.monotonic() - _OLDEST_SECONDS
+            changed = found is None or found != known
+            known = found
+            due = [page for page in self._pages.values() if changed or page.rendered_at < oldest]
+            for page in sorted(due, key=lambda one: one.rendered_at):
+                await allowance.reaches(page.cost)
+                if page.viewers:
+                    with _counted() as executed:
                         await _refresh(page)
-                        page.cost = min(len(executed), int(BURST))
-                except Exception:
-                    _log.exception("open pages cannot be brought up to date")
-            now = time.monotonic()
-            allowance = min(BURST, allowance + (now - at) * RATE) - len(executed)
-            at = now
-            if page is None and not any(one.is_due for one in self._pages.values()):
-                await asyncio.sleep(_POLL_SECONDS)
-            elif page is not None and page.cost > allowance:
-                await asyncio.sleep(min((page.cost - allowance) / RATE, _OLDEST_SECONDS))
+                    allowance.spend(len(executed))
+                    page.cost = min(len(executed), int(BURST))
+            await asyncio.sleep(_POLL_SECONDS)
 
-    async def _check(self, known: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-        """Marks the pages that are due; returns what the database is now."""
+    async def _check(self) -> tuple[Any, ...] | None:
+        """Returns what the database is now; None: it does not answer, which pages say."""
         try:
-            found = await run_in_threadpool(self._fingerprint)
+            return await run_in_threadpool(self._fingerprint)
         except Exception as error:
-            # Pages say so themselves.
             _log.warning("the state database cannot be polled", exc_info=error)
-            found = None
-        oldest = time.monotonic() - _OLDEST_SECONDS
-        for page in self._pages.values():
-            page.is_due = found is None or found != known or page.rendered_at < oldest
-        return found
+            return None
 
     def _fingerprint(self) -> tuple[Any, ...]:
         with self._database.read() as tx:
             return fingerprint(tx)
 
 
+class _Allowance:
+    """How many statements may be executed now; it grows with time."""
+
+    def __init__(self) -> None:
+        self._left = BURST
+        self._at = time.monotonic()
+
+    def spend(self, statements: int) -> None:
+        """Notes executed statements."""
+        now = time.monotonic()
+        self._left = min(BURST, self._left + (now - self._at) * RATE) - statements
+        self._at = now
+
+    async def reaches(self, statements: int) -> None:
+        """Returns when so many may be executed."""
+        self.spend(0)
+        if self._left < statements:
+            await asyncio.sleep((statements - self._left) / RATE)
+
+
 async def _refresh(page: _OpenPage) -> None:
-    page.rendered_at, page.is_due = time.monotonic(), False
+    page.rendered_at = time.monotonic()
     try:
         answer = await page.render(page.request)
     except Exception as error:
