@@ -51,7 +51,10 @@ def take_waiting_picture(tab: Page, into: Path) -> list[Path]:
                 patch("arctic_orchestration.service.waiting.utc_now", lambda: _NOW),
                 _served(database) as url,
             ):
-                return [tab.take(url, _PICTURE, into)]
+                file = tab.take(url, _PICTURE, into)
+                # Else the stream of the open page keeps the service.
+                tab.call("Page.navigate", url="about:blank")
+                return [file]
         finally:
             database.close()
 
@@ -59,7 +62,10 @@ def take_waiting_picture(tab: Page, into: Path) -> list[Path]:
 @contextmanager
 def _served(database: Database) -> Iterator[str]:
     app = create_app(Settings.from_environment(), database, AccessRules())
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -88,7 +88,8 @@ def add_bulk_action(path: str, act: Callable[..., Any], noun: str) -> None:
             found = act(**given, options=Options())
             title = f"{found.action.capitalize()} {counted(found.matched, noun)}"
             fields = {"at_most": [str(found.matched)]} if found.matched else {}
-            return _confirmation(request, fields, title, listed=found.first)
+            effect = _ON_ALL[found.action]
+            return _confirmation(request, fields, title, effect, listed=found.first)
         if not most.isascii() or not most.isdigit():
             raise InvalidInput("at_most", most, "the count of a dry run")
         options = Options(dry_run=False, at_most=int(most))
@@ -110,6 +111,12 @@ def _one(form: _Fields, name: str) -> str | None:
     return form.get(name, [None])[0]
 
 
+_ON_ALL = {
+    "enable": "They take events from now on.",
+    "suspend": "What happens to their waiting jobs, and to events, is what each suspend_mode says.",
+    "launch": "They are launched past their constraints except limits on concurrency.",
+    "cancel": "They end without a run, and their events with them.",
+}
 _SUSPENDED = {
     "drop": "Its {waiting} discarded, requests without a run are canceled, and events are ignored "
     "until it is enabled.",
@@ -176,7 +183,7 @@ def _resets(found: consumers_documents.ConsumerDetails) -> Sequence[str]:
         f"Reset {found.consumer}",
         f"It forgets all: {found.acknowledged} acknowledged, {found.waiting} waiting, "
         f"{found.discarded} given up.",
-        f"Who has one of {counted(found.leased, 'leased partition')} can acknowledge nothing more.",
+        f"Owners of {counted(found.leased, 'leased partition')} can acknowledge nothing more.",
     )
 
 

@@ -31,10 +31,11 @@ class SizeChart:
 
 
 def size_chart(records: Sequence[CompactionRecordDocument]) -> SizeChart | None:
-    """Returns the drawing of records, newest first; None: there are fewer than two."""
-    merges = [one for one in reversed(records) if one.files_in and one.files_out]
+    """Returns the drawing of records; None: there are fewer than two."""
+    merges = [one for one in records if one.files_in and one.files_out]
     if len(merges) < 2:
         return None
+    merges.sort(key=lambda one: datetime.fromisoformat(one.at))
     at = [datetime.fromisoformat(one.at).timestamp() for one in merges]
     before = [one.bytes_in // one.files_in for one in merges]
     after = [one.bytes_out // one.files_out for one in merges]
