@@ -22,6 +22,7 @@ from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.offers import Offered, offer
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import Merge, Worker, WorkerEvent
 from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.state import audit
@@ -168,9 +169,8 @@ def compact_now(
         with database.begin() as tx:
             # There may be no other process to expire the claims of a killed one.
             attempts.expire(tx)
-        worker = Worker(
-            database, catalog, merge, table=table, parallelism=parallelism, on_event=on_event
-        )
+        source = DatabaseSource(database, catalog, table=table)
+        worker = Worker(source, merge, parallelism=parallelism, on_event=on_event)
         worker.run(timedelta(0))
         done = committer.commit(table)
         if done is not None:

@@ -180,6 +180,7 @@ compaction_moves = sa.Table(
 )
 
 _attempt_live = sa.text("state = 'live'")
+_over_http = sa.text("claim_key is not null")
 _uncleaned = sa.text(
     "cleaned_at is null and kept_reason is null "
     "and state in ('failed', 'lost', 'released', 'dropped')"
@@ -192,6 +193,10 @@ compaction_attempts = sa.Table(
     sa.Column("task_id", sa.ForeignKey(compaction_tasks.c.id, ondelete="CASCADE"), nullable=False),
     sa.Column("table_name", sa.Text, nullable=False),
     sa.Column("worker", sa.Text, nullable=False),
+    # The id of the worker, and its key for this claim if it claimed over HTTP: a repeated request
+    # is the same claim.
+    sa.Column("worker_id", sa.Text),
+    sa.Column("claim_key", sa.Text),
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", EscapedText, nullable=False),
@@ -223,6 +228,8 @@ compaction_attempts = sa.Table(
              sqlite_where=_attempt_live, postgresql_where=_attempt_live),
     sa.Index("ix_arctic_compaction_attempts_uncleaned", "over_at",
              sqlite_where=_uncleaned, postgresql_where=_uncleaned),
+    sa.Index("uq_arctic_compaction_attempts_claims", "worker_id", "claim_key", unique=True,
+             sqlite_where=_over_http, postgresql_where=_over_http),
     sa.Index(None, "task_id"),
     sa.Index(None, "table_name", "state"),
 )  # fmt: skip
@@ -290,6 +297,13 @@ compaction_workers = sa.Table(
     sa.Column("pid", sa.Integer, nullable=False),
     sa.Column("started_at", UtcTime, nullable=False),
     sa.Column("seen_at", UtcTime, nullable=False),
+    # What it is to do: run, quiet, stop.
+    sa.Column("order", sa.Text, nullable=False, server_default="run"),
+    # Bytes; null: unknown.
+    sa.Column("memory", sa.BigInteger),
+    sa.Column("version", sa.Text, nullable=False, server_default=""),
+    # JSON, texts by name.
+    sa.Column("labels", sa.Text, nullable=False, server_default="{}"),
 )
 
 compaction_records = sa.Table(

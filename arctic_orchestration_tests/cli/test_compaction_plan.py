@@ -148,9 +148,10 @@ def test_the_bound_on_waiting_is_shown_where_workers_are(lake: SmallLake, arctic
     lake.tick()
     lake.fail("the disk is full")
     with lake.database.begin() as tx:
-        workers.record_heartbeat(
-            tx, "id-1", name="one", queues=["default"], parallelism=2, host="here", pid=1
+        one = workers.WorkerInfo(
+            id="id-1", name="one", queues=("default",), parallelism=2, host="here", pid=1
         )
+        workers.record_heartbeat(tx, one)
     found = document(arctic, "explain", "lake.flights")
     failed, *planned = sorted(found["tasks"], key=lambda task: task["state"])
     assert (failed["state"], failed["ahead"]) == ("failed", None)

@@ -34,7 +34,8 @@ def found() -> dict[str, tuple[str, str, str]]:
 def serving(lake: SmallLake) -> None:
     """A worker of all queues is seen."""
     with lake.database.begin() as tx:
-        workers.record_heartbeat(tx, "id-1", name="one", queues=[], parallelism=1, host="h", pid=1)
+        one = workers.WorkerInfo(id="id-1", name="one", queues=(), parallelism=1, host="h", pid=1)
+        workers.record_heartbeat(tx, one)
 
 
 def later(monkeypatch: pytest.MonkeyPatch, span: timedelta) -> None:

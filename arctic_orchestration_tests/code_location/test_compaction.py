@@ -57,9 +57,10 @@ def workers_of(lake: CompactedPlace, *names: str) -> None:
     """Workers of the queue ``default`` that are seen now."""
     with lake.place.database.begin() as tx:
         for name in names:
-            workers.record_heartbeat(
-                tx, name, name=name, queues=["default"], parallelism=2, host="here", pid=1
+            one = workers.WorkerInfo(
+                id=name, name=name, queues=("default",), parallelism=2, host="here", pid=1
             )
+            workers.record_heartbeat(tx, one)
 
 
 def give_tasks(lake: CompactedPlace, count: int, queue: str = "default") -> None:

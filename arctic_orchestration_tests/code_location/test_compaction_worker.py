@@ -17,6 +17,7 @@ from arctic_orchestration.compaction.dagster.worker_job import JOB
 from arctic_orchestration.compaction.dagster.worker_run import attended
 from arctic_orchestration.compaction.queue.queues import CompactionQueue, add_queue
 from arctic_orchestration.compaction.service import CompactionService
+from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import Worker, WorkerEvent
 from arctic_orchestration.lake.spark_resource import LakeSparkResource
 from arctic_orchestration.state.compaction_tables import (
@@ -133,8 +134,8 @@ def test_an_interrupted_run_gives_back_what_it_has(lake: CompactedPlace) -> None
 
     events: queue.Queue[WorkerEvent] = queue.Queue()
     worker = Worker(
-        lake.place.database, lake.catalog, merge, queues=["default"], cancel=ended.set,
-        on_event=events.put,
+        DatabaseSource(lake.place.database, lake.catalog), merge, queues=["default"],
+        cancel=ended.set, on_event=events.put,
     )  # fmt: skip
     heard: list[str] = []
     was_heard = threading.Event()

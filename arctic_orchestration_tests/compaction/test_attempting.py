@@ -14,6 +14,8 @@ from pyiceberg.catalog import Catalog
 from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.work import attempt_runner, attempts
+from arctic_orchestration.compaction.work.database_source import DatabaseSource
+from arctic_orchestration.compaction.work.task_source import ClaimedTask
 from arctic_orchestration.compaction.work.worker import What, Worker
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.lake.file_groups import FileGroup
@@ -45,8 +47,8 @@ def test_a_report_that_comes_after_the_lease_leaves_no_file(
             assert attempts.expire(tx) == 1
 
     merging = Merging(before=meanwhile)
-    held = attempt_runner.ClaimedTask(claim=claim, trusted_until=time.monotonic() + _LONG_SECONDS)
-    outcome = attempt_runner.attempt(held, state, catalog, merging, lambda: False)
+    held = ClaimedTask(claim=claim, trusted_until=time.monotonic() + _LONG_SECONDS)
+    outcome = attempt_runner.attempt(held, DatabaseSource(state, catalog), merging, lambda: False)
     assert outcome.what is What.LOST
     assert len(merging.directories) == 1
     assert not Path(merging.directories[0]).exists()
@@ -77,7 +79,7 @@ def test_a_report_whose_answer_was_lost_keeps_its_files(
 
     monkeypatch.setattr(attempts, "merged", noted)
     monkeypatch.setattr(state, "begin", lost)
-    done = Worker(state, catalog, Merging()).run(timedelta(0))
+    done = Worker(DatabaseSource(state, catalog), Merging()).run(timedelta(0))
     assert not reported
     assert (done.of(What.MERGED), done.of(What.LOST)) == (1, 0)
     assert rows_of(table) == before

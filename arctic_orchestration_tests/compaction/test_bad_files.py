@@ -13,6 +13,7 @@ from pyiceberg.catalog import Catalog
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.queue import backoff, task_store
 from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import What, Worker
 from arctic_orchestration.errors import UnsupportedFile
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, FileGroup, LiveFile
@@ -99,7 +100,7 @@ def test_a_file_that_cannot_be_merged_lets_its_table_go_on(
             bad.extend(file.path for file in group.files)
             raise UnsupportedFile(f"lake.words: {bad[0]} is encrypted")
 
-    done = Worker(state, catalog, Merging(before=refuse)).run(timedelta(0))
+    done = Worker(DatabaseSource(state, catalog), Merging(before=refuse)).run(timedelta(0))
     assert (done.of(What.FAILED), done.of(What.MERGED)) == (1, 1)
     with state.read() as tx:
         found = {task.state: task for task in task_store.tasks(tx)}

@@ -21,6 +21,7 @@ from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.tables import table_by_name
 from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import Worker
 from arctic_orchestration.errors import CatalogUnavailable
 from arctic_orchestration.lake.replacing.replace import TASKS, replace_files
@@ -55,7 +56,7 @@ def table(catalog: Catalog) -> Table:
 def merged(state: Database, catalog: Catalog, table: Table, at_once: int = 2) -> list[str]:
     """Tasks of so many files each, merged and waiting for the committer."""
     taken = offered(state, table, at_once=at_once).taken
-    Worker(state, catalog, Merging()).run(AT_ONCE)
+    Worker(DatabaseSource(state, catalog), Merging()).run(AT_ONCE)
     return list(taken)
 
 

@@ -11,6 +11,7 @@ from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.task import LIVE, TaskState
 from arctic_orchestration.compaction.run_once import compact_now, offer_now
 from arctic_orchestration.compaction.service import CompactionService
+from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import Worker
 from arctic_orchestration.errors import CatalogUnavailable, NotFound
 from arctic_orchestration.lake import tables as lake_tables
@@ -101,7 +102,7 @@ def test_rounds_of_the_service_and_a_worker_keep_a_table_small(
     now = NOW
     for number in range(100, 112):
         service.tick(now)
-        Worker(state, catalog, Merging()).run(timedelta(0))
+        Worker(DatabaseSource(state, catalog), Merging()).run(timedelta(0))
         add_file(table.refresh(), number)
         now += timedelta(minutes=2)
     counts = service.tick(now)

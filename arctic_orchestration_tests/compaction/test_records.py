@@ -1,7 +1,6 @@
 """Records of commits: written once, listed, pruned; and what is pruned with them."""
 
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.task import TaskKind, TaskState
 from arctic_orchestration.compaction.work import attempts, workers
+from arctic_orchestration.compaction.work.workers import WorkerInfo
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, Clock, planned, seen
@@ -94,12 +94,16 @@ def test_a_table_that_is_gone_is_forgotten_with_its_last_task(database: Database
 def test_workers_that_were_seen_lately_are_counted(database: Database) -> None:
     """By queue; one without queues works for all; who ends or is silent is gone."""
     clock = Clock()
-    about: dict[str, Any] = {"parallelism": 2, "host": "h", "pid": 7}
+
+    def beats(id: str, name: str, *queues: str) -> None:
+        about = WorkerInfo(id=id, name=name, queues=queues, parallelism=2, host="h", pid=7)
+        workers.record_heartbeat(tx, about, time=clock)
+
     with database.begin() as tx:
-        workers.record_heartbeat(tx, "1", name="one", queues=["a", "b"], **about, time=clock)
+        beats("1", "one", "a", "b")
         clock.passes(seconds=60)
-        workers.record_heartbeat(tx, "2", name="two", queues=[], **about, time=clock)
-        workers.record_heartbeat(tx, "3", name="three", queues=["b"], **about, time=clock)
+        beats("2", "two")
+        beats("3", "three", "b")
 
         def live(queue: str | None = None) -> list[str]:
             return [worker.name for worker in workers.live_workers(tx, queue, time=clock)]
@@ -112,7 +116,7 @@ def test_workers_that_were_seen_lately_are_counted(database: Database) -> None:
         )
         clock.passes(seconds=60)
         assert live() == ["two", "three"]
-        workers.record_heartbeat(tx, "1", name="one", queues=["a"], **about, time=clock)
+        beats("1", "one", "a")
         assert live("b") == ["two", "three"]
         (one, *_) = workers.live_workers(tx, time=clock)
         assert (one.started_at, one.seen_at) == (NOON, NOON + 2 * MINUTE)

@@ -18,6 +18,7 @@ from arctic_orchestration.compaction.queue import queues
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
 from arctic_orchestration.compaction.tables import CompactionTable
+from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import Worker
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.lake.replacing.replace import replace_files
@@ -136,7 +137,7 @@ def merged(state: Database, catalog: Catalog, names: list[str]) -> None:
     """Tables of two files each, whose merges wait for the committer; the first ones first."""
     for name in names:
         offered(state, table_of(catalog, name, files=2))
-    Worker(state, catalog, Merging(), parallelism=2).run(timedelta(0))
+    Worker(DatabaseSource(state, catalog), Merging(), parallelism=2).run(timedelta(0))
     assert {task.state for task in tasks_of(state)} == {TaskState.MERGED}
 
 

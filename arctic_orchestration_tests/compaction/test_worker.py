@@ -14,9 +14,10 @@ from pyiceberg.catalog import Catalog
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.work import attempt_runner, attempts, workers
+from arctic_orchestration.compaction.work import attempts, task_source, workers
 from arctic_orchestration.compaction.work import worker as worker_module
 from arctic_orchestration.compaction.work.attempt import AttemptState
+from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import What, Worker, WorkerEvent
 from arctic_orchestration.errors import (
     CatalogUnavailable,
@@ -51,7 +52,7 @@ def test_it_merges_what_waits_and_reports_it(state: Database, catalog: Catalog) 
     """Each task once, into a directory of its attempt; then it ends, as nothing waits."""
     offered(state, table_of(catalog, files=6), at_once=2)
     merging, events = Merging(), list[Any]()
-    done = Worker(state, catalog, merging, on_event=events.append).run(AT_ONCE)
+    done = Worker(DatabaseSource(state, catalog), merging, on_event=events.append).run(AT_ONCE)
     assert (done.of(What.CLAIMED), done.of(What.MERGED), done.of(What.FAILED)) == (3, 3, 0)
     assert {task.state for task in tasks_of(state)} == {TaskState.MERGED}
     with state.read() as tx:
@@ -72,7 +73,7 @@ def test_as_many_tasks_at_once_as_configured(state: Database, catalog: Catalog) 
         meet.wait(_PATIENCE_SECONDS)
 
     merging = Merging(before=together)
-    done = Worker(state, catalog, merging, parallelism=3).run(AT_ONCE)
+    done = Worker(DatabaseSource(state, catalog), merging, parallelism=3).run(AT_ONCE)
     assert (done.of(What.MERGED), merging.most_at_once) == (6, 3)
 
 
@@ -86,7 +87,7 @@ def test_a_merge_that_fails_is_reported_and_leaves_no_file(
         raise OSError(28, "No space left on device")
 
     merging = Merging(before=full)
-    done = Worker(state, catalog, merging).run(AT_ONCE)
+    done = Worker(DatabaseSource(state, catalog), merging).run(AT_ONCE)
     assert done.of(What.FAILED) == 1
     (task,) = tasks_of(state)
     assert task.state is TaskState.FAILED
@@ -100,7 +101,7 @@ def test_what_no_attempt_can_do_is_given_up_at_once(state: Database, catalog: Ca
     def refuse(group: FileGroup) -> None:
         raise UnsupportedTable("lake.words: column id: type uuid does not survive Spark")
 
-    Worker(state, catalog, Merging(before=refuse)).run(AT_ONCE)
+    Worker(DatabaseSource(state, catalog), Merging(before=refuse)).run(AT_ONCE)
     (task,) = tasks_of(state)
     assert (task.state, task.attempts) == (TaskState.QUARANTINED, 1)
     assert "type uuid does not survive Spark" in task.reason
@@ -121,7 +122,7 @@ def test_a_long_merge_keeps_its_lease(
             renewed = partial(renewed_beyond, state, soon)
             until(renewed, _PATIENCE_SECONDS, "the lease is renewed")
 
-    done = Worker(state, catalog, Merging(before=long), life=LONG).run(AT_ONCE)
+    done = Worker(DatabaseSource(state, catalog, life=LONG), Merging(before=long)).run(AT_ONCE)
     assert (done.of(What.MERGED), done.of(What.LOST)) == (1, 0)
     (task,) = tasks_of(state)
     assert (task.state, task.attempts) == (TaskState.MERGED, 1)
@@ -140,7 +141,7 @@ def test_a_lease_that_is_not_renewed_is_lost_and_its_outputs_go(
     monkeypatch.setattr(attempts, "renew", away)
     reported: list[str] = []
     monkeypatch.setattr(attempts, "merged", lambda tx, id, *_, **__: reported.append(id))
-    worker = Worker(state, catalog, merging := Merging(), life=LONG)
+    worker = Worker(DatabaseSource(state, catalog, life=LONG), merging := Merging())
 
     def until_lost(group: FileGroup) -> None:
         (held,) = worker._held.values()
@@ -166,7 +167,7 @@ def test_draining_finishes_what_it_has_and_claims_nothing_more(
 ) -> None:
     offered(state, table_of(catalog, files=4), at_once=1)
     merging = Merging()
-    worker = Worker(state, catalog, merging)
+    worker = Worker(DatabaseSource(state, catalog), merging)
     merging.before = lambda group: worker.drain()
     done = worker.run()
     assert (done.of(What.CLAIMED), done.of(What.MERGED)) == (1, 1)
@@ -180,7 +181,7 @@ def test_giving_back_lets_others_claim_at_once_and_costs_no_attempt(
     offered(state, table_of(catalog))
     canceled = threading.Event()
     merging = Merging()
-    worker = Worker(state, catalog, merging, cancel=canceled.set)
+    worker = Worker(DatabaseSource(state, catalog), merging, cancel=canceled.set)
 
     def stopped(group: FileGroup) -> None:
         worker.give_back()
@@ -202,7 +203,7 @@ def test_what_is_claimed_during_a_give_back_is_not_merged(
     """There was nothing to cancel yet, so nobody would stop that merge."""
     offered(state, table_of(catalog))
     merging = Merging()
-    worker = Worker(state, catalog, merging)
+    worker = Worker(DatabaseSource(state, catalog), merging)
     name = "claim" if late == "while it claims" else "writes_to"
     done_by = getattr(attempts, name)
 
@@ -225,7 +226,7 @@ def test_a_merge_that_begins_as_it_gives_back_is_canceled_too(
     """The first cancel came before its first job; so merges are canceled until all have ended."""
     offered(state, table_of(catalog))
     canceled = threading.Semaphore(0)
-    worker = Worker(state, catalog, merging := Merging(), cancel=canceled.release)
+    worker = Worker(DatabaseSource(state, catalog), merging := Merging(), cancel=canceled.release)
 
     def stopped_by_the_second(group: FileGroup) -> None:
         worker.give_back()
@@ -246,7 +247,9 @@ def test_it_is_seen_while_it_works(state: Database, catalog: Catalog) -> None:
         with state.read() as tx:
             seen.extend(workers.live_workers(tx, "default"))
 
-    Worker(state, catalog, Merging(before=look), queues=["default"], parallelism=2).run(AT_ONCE)
+    Worker(
+        DatabaseSource(state, catalog), Merging(before=look), queues=["default"], parallelism=2
+    ).run(AT_ONCE)
     assert [(one.queues, one.parallelism) for one in seen] == [(("default",), 2)]
     with state.read() as tx:
         assert workers.live_workers(tx, "default") == []
@@ -255,7 +258,7 @@ def test_it_is_seen_while_it_works(state: Database, catalog: Catalog) -> None:
 def test_a_worker_of_one_table_leaves_the_others_alone(state: Database, catalog: Catalog) -> None:
     offered(state, table_of(catalog, "lake.one"))
     offered(state, table_of(catalog, "lake.other"))
-    Worker(state, catalog, Merging(), table="lake.other").run(AT_ONCE)
+    Worker(DatabaseSource(state, catalog, table="lake.other"), Merging()).run(AT_ONCE)
     assert {task.table: task.state for task in tasks_of(state)} == {
         "lake.one": TaskState.PLANNED,
         "lake.other": TaskState.MERGED,
@@ -265,7 +268,7 @@ def test_a_worker_of_one_table_leaves_the_others_alone(state: Database, catalog:
 def test_its_events_are_reported_with_the_numbers(state: Database, catalog: Catalog) -> None:
     offered(state, table_of(catalog, files=3))
     events: list[WorkerEvent] = []
-    Worker(state, catalog, Merging(), on_event=events.append).run(AT_ONCE)
+    Worker(DatabaseSource(state, catalog), Merging(), on_event=events.append).run(AT_ONCE)
     assert [event.what for event in events] == [What.CLAIMED, What.MERGED]
     assert events[0].text == "lake.words: 3 files → 1"
     assert events[1].text.startswith("lake.words: 3 files → 1, ")
@@ -279,7 +282,7 @@ def test_who_listens_cannot_harm_the_work(state: Database, catalog: Catalog) -> 
         raise SystemExit("the reader of the pipe has ended")
 
     merging = Merging()
-    done = Worker(state, catalog, merging, on_event=gone).run(AT_ONCE)
+    done = Worker(DatabaseSource(state, catalog), merging, on_event=gone).run(AT_ONCE)
     assert done.of(What.MERGED) == 3
     assert all(Path(one).exists() for one in merging.directories)
 
@@ -298,7 +301,9 @@ def test_an_error_of_any_kind_ends_no_thread(
         return claim(*args, **named)
 
     monkeypatch.setattr(attempts, "claim", broken)
-    worker = Worker(state, catalog, merging := Merging(), poll=timedelta(milliseconds=10))
+    worker = Worker(
+        DatabaseSource(state, catalog), merging := Merging(), poll=timedelta(milliseconds=10)
+    )
     merging.before = lambda group: worker.drain()
     assert worker.run().of(What.MERGED) == 1
 
@@ -322,7 +327,7 @@ def test_a_worker_whose_spark_is_gone_gives_its_tasks_back_and_ends(
         raise LakeError("lake.words: merging 1 files failed") from cause
 
     with pytest.raises(WorkerBroken, match="merging 1 files failed"):
-        Worker(state, catalog, Merging(before=gone)).run()
+        Worker(DatabaseSource(state, catalog), Merging(before=gone)).run()
     assert {(task.state, task.attempts) for task in tasks_of(state)} == {(TaskState.PLANNED, 0)}
 
 
@@ -335,7 +340,9 @@ def test_a_worker_that_fails_again_and_again_slows_down(
     def full(group: FileGroup) -> None:
         raise OSError(28, "No space left on device")
 
-    worker = Worker(state, catalog, Merging(before=full), poll=timedelta(milliseconds=1))
+    worker = Worker(
+        DatabaseSource(state, catalog), Merging(before=full), poll=timedelta(milliseconds=1)
+    )
     waited: list[float] = []
     wait = worker._draining.wait
 
@@ -357,21 +364,22 @@ def test_a_catalog_that_is_down_costs_no_attempt(
     def down(*_: Any) -> Any:
         raise CatalogUnavailable("lake.words: the catalog did not answer, tried 5 times")
 
-    monkeypatch.setattr(attempt_runner, "load_table", down)
-    done = run_once(Worker(state, catalog, Merging()))
+    monkeypatch.setattr(task_source, "load_table", down)
+    done = run_once(Worker(DatabaseSource(state, catalog), Merging()))
     assert (done.of(What.RELEASED), done.of(What.FAILED)) == (1, 0)
     assert [(task.state, task.attempts) for task in tasks_of(state)] == [(TaskState.PLANNED, 0)]
 
 
 def run_once(worker: Worker) -> Any:
     """Lets it work on one task and no more."""
-    claim = worker._claim
+    source = worker._source
+    claim = source.claim
 
-    def once() -> Any:
+    def once(wait: timedelta | None) -> Any:
         worker.drain()
-        return claim()
+        return claim(wait)
 
-    worker._claim = once  # type: ignore[method-assign]
+    source.claim = once  # type: ignore[method-assign]
     return worker.run()
 
 
@@ -407,7 +415,7 @@ def test_a_merge_that_hangs_keeps_neither_its_task_nor_the_worker(
 
     offered(state, table_of(catalog, files=3))
     merging = Merging(first_hangs)
-    worker = Worker(state, catalog, merging, life=timedelta(seconds=5 * RENEWALS))
+    worker = Worker(DatabaseSource(state, catalog, life=timedelta(seconds=5 * RENEWALS)), merging)
     done = worker.run(AT_ONCE)
     (task,) = tasks_of(state)
     with state.read() as tx:

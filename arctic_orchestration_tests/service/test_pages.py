@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from fastapi.routing import iter_route_contexts
 from starlette.testclient import TestClient
 
-from arctic_orchestration.compaction.work.workers import record_heartbeat
+from arctic_orchestration.compaction.work.workers import WorkerInfo, record_heartbeat
 from arctic_orchestration.console.terminal import visible
 from arctic_orchestration.freshness import skip_list
 from arctic_orchestration.schedules import control
@@ -85,7 +85,10 @@ def pages(database: Database, api: MakeApi, monkeypatch: pytest.MonkeyPatch) -> 
     with database.begin() as tx:
         place = locations.locked(tx, "default", "here")
         control.enable(tx, ScheduleStore(), place, "stopped", at(3), actor=ada)
-        record_heartbeat(tx, "w", name=MARKUP, queues=[MARKUP], parallelism=2, host=MARKUP, pid=9)
+        worker = WorkerInfo(
+            id="w", name=MARKUP, queues=(MARKUP,), parallelism=2, host=MARKUP, pid=9
+        )
+        record_heartbeat(tx, worker)
         skip_list.skip(tx, "child", MARKUP, by=ODD, cluster="default")
     for module in ("waiting", "jobs", "schedules", "ticks", "service", "access", "pages.rendering"):
         monkeypatch.setattr(

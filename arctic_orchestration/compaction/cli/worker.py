@@ -85,19 +85,18 @@ def worker(
         with LakeSpark(state.settings, conf or []) as lake_spark:
             with working("starting Spark"):
                 spark = lake_spark()
+            from arctic_orchestration.compaction.work.database_source import DatabaseSource
             from arctic_orchestration.compaction.work.worker import Worker
             from arctic_orchestration.lake.merging.merge import merge
             from arctic_orchestration.lake.merging.sessions import cancel_merges
 
             events = _Events(as_json=as_json)
             made = Worker(
-                state.database,
-                catalog,
+                DatabaseSource(state.database, catalog, life=life),
                 partial(merge, spark),
                 queues=queues,
                 parallelism=parallelism,
                 name=name,
-                life=life,
                 cancel=partial(cancel_merges, spark),
                 on_event=events,
             )

@@ -15,6 +15,7 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from arctic_orchestration.compaction.dagster.worker_demand import worker_name
+from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import What, WorkDone, Worker, WorkerEvent
 from arctic_orchestration.lake.merging.merge import merge
 from arctic_orchestration.lake.merging.sessions import cancel_merges
@@ -86,8 +87,7 @@ def merge_tasks(
     session = spark.spark_session
     events: queue.Queue[WorkerEvent] = queue.Queue()
     worker = Worker(
-        database,
-        open_catalog(settings),
+        DatabaseSource(database, open_catalog(settings)),
         partial(merge, session),
         queues=[config.queue],
         parallelism=config.parallelism,

@@ -29,6 +29,11 @@ class AttemptState(StrEnum):
     DROPPED = "dropped"
 
 
+def directory_name(attempt_id: str) -> str:
+    """Returns the last component of the path of an attempt's directory."""
+    return f"compaction-{attempt_id}"
+
+
 class Output(Protocol):
     """An output file of a merge; size in bytes."""
 

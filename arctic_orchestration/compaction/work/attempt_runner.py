@@ -7,22 +7,22 @@ may have been accepted the first time, and its answer lost.
 """
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-import sqlalchemy as sa
-from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from arctic_orchestration.compaction.planning.policy import Policy
-from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.work import attempts
-from arctic_orchestration.compaction.work.attempt import AttemptState, Claim, Output
-from arctic_orchestration.compaction.work.output_paths import directory_of, remove_outputs
+from arctic_orchestration.compaction.work.attempt import AttemptState
+from arctic_orchestration.compaction.work.output_paths import remove_outputs
+from arctic_orchestration.compaction.work.task_source import (
+    ClaimedTask,
+    MergedFiles,
+    Place,
+    TaskSource,
+)
 from arctic_orchestration.errors import (
     ArcticError,
     CatalogUnavailable,
@@ -34,11 +34,10 @@ from arctic_orchestration.errors import (
 )
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.java_errors import is_of_java, one_line
-from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.quantities import format_bytes
-from arctic_orchestration.state.database import Database
 
 _log = logging.getLogger("arctic.compaction.worker")
+_T = TypeVar("_T")
 
 #: the interval between two tries of a report
 _RETRY_SECONDS = 1.0
@@ -49,25 +48,6 @@ _ENDS = "its worker ends"
 
 class _GivenBack(ArcticError):
     """The worker releases its tasks, and the merge has not begun."""
-
-
-class MergedFiles(Protocol):
-    """The outputs of a merge."""
-
-    @property
-    def outputs(self) -> Sequence[Output]: ...
-    @property
-    def rows_in(self) -> int: ...
-    @property
-    def rows_deleted(self) -> int: ...
-    @property
-    def rows_out(self) -> int: ...
-    @property
-    def way(self) -> str: ...
-    @property
-    def because(self) -> str: ...
-    @property
-    def sort_order_id(self) -> int | None: ...
 
 
 class Merge(Protocol):
@@ -99,18 +79,6 @@ class Blame(StrEnum):
     WORKER = "worker"
 
 
-@dataclass(kw_only=True)
-class ClaimedTask:
-    """A task that a worker has claimed."""
-
-    claim: Claim
-    #: until then, by this machine's steady clock, the lease is certainly valid
-    trusted_until: float
-    lost: threading.Event = field(default_factory=threading.Event)
-    #: another thread replaces the one that merges it
-    replaced: bool = False
-
-
 @dataclass(frozen=True, kw_only=True)
 class AttemptResult:
     """The result of an attempt, with a text for people."""
@@ -122,8 +90,7 @@ class AttemptResult:
 
 def attempt(
     held: ClaimedTask,
-    database: Database,
-    catalog: Catalog,
+    source: TaskSource,
     merge: Merge,
     gives_back: Callable[[], bool],
 ) -> AttemptResult:
@@ -131,31 +98,27 @@ def attempt(
 
     Args:
         held: the claim; another thread renews its lease meanwhile.
-        database: the state database.
-        catalog: the catalog of the table.
+        source: gave the task, and takes the report.
         merge: merges files.
         gives_back: whether the worker releases its tasks; a failed merge is then released.
     """
-    return _Attempt(held, database, catalog, merge, gives_back).outcome()
+    return _Attempt(held, source, merge, gives_back).outcome()
 
 
 class _Attempt:
     def __init__(
         self,
         held: ClaimedTask,
-        database: Database,
-        catalog: Catalog,
+        source: TaskSource,
         merge: Merge,
         gives_back: Callable[[], bool],
     ) -> None:
         self._held = held
         self._claim = held.claim
-        self._database = database
-        self._catalog = catalog
+        self._source = source
         self._merge = merge
         self._gives_back = gives_back
-        self._table: Table | None = None
-        self._directory = ""
+        self._place: Place | None = None
 
     def outcome(self) -> AttemptResult:
         try:
@@ -171,14 +134,10 @@ class _Attempt:
 
     def _merged(self) -> MergedFiles:
         self._go_on()
-        name = self._claim.task.table
-        self._table = load_table(self._catalog, name)
-        self._directory = directory_of(self._table, self._claim.directory)
-        policy = Policy.of(self._table.properties, name)
-        self._insist(self._writes)
+        place = self._place = self._insist(lambda: self._source.place(self._claim))
         self._go_on()
         return self._merge(
-            self._table, self._claim.group, self._directory, target_bytes=policy.target_size
+            place.table, self._claim.group, place.directory, target_bytes=place.target_bytes
         )
 
     def _go_on(self) -> None:
@@ -186,31 +145,11 @@ class _Attempt:
         if self._gives_back():
             raise _GivenBack(_ENDS)
 
-    def _writes(self, tx: sa.Connection) -> None:
-        claim = self._claim
-        if not attempts.writes_to(tx, claim.attempt_id, claim.token, self._directory):
-            raise Refused("its lease was over before it began to write")
-
     def _reported(self, done: MergedFiles) -> AttemptResult:
         claim = self._claim
-
-        def report(tx: sa.Connection) -> None:
-            attempts.merged(
-                tx,
-                claim.attempt_id,
-                claim.token,
-                outputs=done.outputs,
-                rows_in=done.rows_in,
-                rows_deleted=done.rows_deleted,
-                rows_out=done.rows_out,
-                way=done.way,
-                because=done.because,
-                sort_order_id=done.sort_order_id,
-            )
-
         # From here on it may have been accepted: see the module's text.
         try:
-            self._insist(report)
+            self._insist(lambda: self._source.merged(claim, done))
         except Exception as error:
             state = self._state()
             if state is AttemptState.LOST:
@@ -228,14 +167,12 @@ class _Attempt:
         )
 
     def _state(self) -> AttemptState | None:
-        """Returns the attempt's state in the database; none: it does not answer."""
+        """Returns the attempt's state in the database; none: it is unknown."""
         try:
-            with self._database.read() as tx:
-                found = attempts.attempts_of(tx, self._claim.task.id)
+            return self._source.state(self._claim)
         except Exception as error:
             _log.warning("the state of task %s is unknown: %s", self._claim.task.id, error)
             return None
-        return next((one.state for one in found if one.id == self._claim.attempt_id), None)
 
     def _failed(self, error: Exception) -> AttemptResult:
         claim, blame = self._claim, _blame_of(error)
@@ -249,9 +186,7 @@ class _Attempt:
         try:
             if blame is not Blame.TASK or self._gives_back():
                 reason = text if blame is not Blame.TASK else _ENDS
-                self._insist(
-                    lambda tx: attempts.release(tx, claim.attempt_id, claim.token, reason=reason)
-                )
+                self._insist(lambda: self._source.release(claim, reason))
                 return AttemptResult(
                     what=What.RELEASED,
                     text=f"{claim.task.table}: given back: {reason}",
@@ -259,38 +194,29 @@ class _Attempt:
                 )
             bad_files = isinstance(error, UnsupportedFile)
             final = isinstance(error, UnsupportedTable) and not bad_files
-            state: list[TaskState] = []
-
-            def report(tx: sa.Connection) -> None:
-                state.append(
-                    attempts.failed(
-                        tx, claim.attempt_id, claim.token, text, final=final, bad_files=bad_files
-                    )
-                )
-
-            self._insist(report)
+            state = self._insist(
+                lambda: self._source.failed(claim, text, final=final, bad_files=bad_files)
+            )
         except Exception as unsaid:
             if not isinstance(unsaid, Refused):
                 _log.error("task %s is not reported", claim.task.id, exc_info=unsaid)
             return self._lost(_text_of(unsaid))
         return AttemptResult(
-            what=What.FAILED, text=f"{claim.task.table}: {state[-1]}: {text}", blame=Blame.TASK
+            what=What.FAILED, text=f"{claim.task.table}: {state}: {text}", blame=Blame.TASK
         )
 
     def _lost(self, text: str) -> AttemptResult:
         return AttemptResult(what=What.LOST, text=f"{self._claim.task.table}: {text}")
 
-    def _insist(self, report: Callable[[sa.Connection], None]) -> None:
-        """Retries the report until the database answers or the lease may have expired.
+    def _insist(self, report: Callable[[], _T]) -> _T:
+        """Retries the report until it is answered or the lease may have expired.
 
         Errors:
             Refused: the attempt has lost the task, or it could not be reported in time.
         """
         while True:
             try:
-                with self._database.begin() as tx:
-                    report(tx)
-                return
+                return report()
             except DatabaseUnavailable as error:
                 if self._held.lost.is_set() or time.monotonic() > self._held.trusted_until:
                     raise Refused(f"it could not be reported in time: {error}") from error
@@ -298,13 +224,13 @@ class _Attempt:
                 self._held.lost.wait(_RETRY_SECONDS)
 
     def _remove(self) -> None:
-        if self._table is None or not self._directory:
+        if self._place is None:
             return
         try:
-            remove_outputs(self._table, self._directory)
+            remove_outputs(self._place.table, self._place.directory)
         except Exception as error:
             # The cleaner removes it later.
-            _log.warning("%s could not be removed: %s", self._directory, error)
+            _log.warning("%s could not be removed: %s", self._place.directory, error)
 
 
 def _blame_of(error: Exception) -> Blame:

@@ -32,9 +32,10 @@ from arctic_orchestration.compaction.work.attempt import (
     Claim,
     MergedFile,
     Output,
+    directory_name,
 )
 from arctic_orchestration.compaction.work.expired_attempts import overdue_attempts
-from arctic_orchestration.errors import InvalidInput, Refused
+from arctic_orchestration.errors import InvalidInput, NotFound, Refused
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.quantities import format_duration, format_moment
@@ -42,8 +43,9 @@ from arctic_orchestration.state.compaction_tables import attempt_is_live, compac
 from arctic_orchestration.state.dialect import database_time
 
 __all__ = [
-    "LEASE", "Attempt", "AttemptState", "Claim", "MergedFile", "Output", "Time", "attempts_of",
-    "claim", "expire", "failed", "merged", "plan_again", "release", "renew", "writes_to",
+    "LEASE", "Attempt", "AttemptState", "Claim", "MergedFile", "Output", "Time", "attempt_by_id",
+    "attempt_by_key", "attempts_of", "claim", "expire", "failed", "live_attempts_of", "merged",
+    "plan_again", "release", "renew", "writes_to",
 ]  # fmt: skip
 
 #: the duration of a claim's lease
@@ -59,6 +61,8 @@ def claim(
     *,
     table: str | None = None,
     life: timedelta = LEASE,
+    worker_id: str | None = None,
+    key: str | None = None,
     time: Time = database_time,
 ) -> Claim | None:
     """Claims the task with the smallest rank, from the queue furthest below its share.
@@ -72,6 +76,8 @@ def claim(
         worker: the name of the worker.
         table: only tasks of this table.
         life: the duration of the lease.
+        worker_id: the id of the worker.
+        key: the worker's own key of this claim, for :func:`attempt_by_key`.
         time: the source of the time.
 
     Returns:
@@ -84,12 +90,12 @@ def claim(
         return None
     task = Task.from_row(row)
     id, token = new_id(now), task.token + 1
-    directory, expires_at = f"compaction-{id}", now + life
+    directory, expires_at = directory_name(id), now + life
     tx.execute(
         sa.insert(compaction_attempts).values(
-            id=id, task_id=task.id, table_name=task.table, worker=worker, token=token,
-            state=AttemptState.LIVE.value, reason="", directory=directory, claimed_at=now,
-            expires_at=expires_at,
+            id=id, task_id=task.id, table_name=task.table, worker=worker, worker_id=worker_id,
+            claim_key=key, token=token, state=AttemptState.LIVE.value, reason="",
+            directory=directory, claimed_at=now, expires_at=expires_at,
         )
     )  # fmt: skip
     number = task.attempts + 1
@@ -330,6 +336,34 @@ def attempts_of(tx: sa.Connection, task_id: str) -> list[Attempt]:
     col = compaction_attempts.c
     query = sa.select(compaction_attempts).where(col.task_id == task_id).order_by(col.token)
     return [Attempt.from_row(row) for row in tx.execute(query)]
+
+
+def attempt_by_id(tx: sa.Connection, id: str) -> Attempt:
+    """Returns an attempt.
+
+    Errors:
+        NotFound: no such attempt.
+    """
+    query = sa.select(compaction_attempts).where(compaction_attempts.c.id == id)
+    row = tx.execute(query).one_or_none()
+    if row is None:
+        raise NotFound(f"no attempt {id}")
+    return Attempt.from_row(row)
+
+
+def attempt_by_key(tx: sa.Connection, worker_id: str, key: str) -> Attempt | None:
+    """Returns the attempt of a worker's claim with a key; none: it claimed nothing so far."""
+    col = compaction_attempts.c
+    query = sa.select(compaction_attempts).where(col.worker_id == worker_id, col.claim_key == key)
+    row = tx.execute(query).one_or_none()
+    return None if row is None else Attempt.from_row(row)
+
+
+def live_attempts_of(tx: sa.Connection, worker_id: str) -> list[Attempt]:
+    """Returns the live attempts of a worker, in the order of their tables and ids."""
+    col = compaction_attempts.c
+    query = sa.select(compaction_attempts).where(attempt_is_live, col.worker_id == worker_id)
+    return [Attempt.from_row(row) for row in tx.execute(query.order_by(col.table_name, col.id))]
 
 
 def _held(attempt_id: str, token: int, now: datetime) -> tuple[sa.ColumnElement[bool], ...]:

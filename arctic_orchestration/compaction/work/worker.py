@@ -1,11 +1,15 @@
 """A worker: claims tasks, merges their files, and reports, until it is stopped.
 
-It merges several tasks at once, each in a thread; one more thread renews all leases, at a third of
-their life. A lease that is not renewed in time is lost: the worker sends no further report for it,
-as another worker may have claimed the task.
+It gets tasks from a *source*: the state database, or a server over HTTP. It merges several at once,
+each in a thread; one more thread renews all leases, at a third of their life. A lease that is not
+renewed in time is lost: the worker sends no further report for it, as another worker may have
+claimed the task.
 
 It ends in one of two ways. *Draining*, it claims nothing more and finishes its tasks; *giving
 back*, it releases its tasks, and other workers can claim them at once.
+
+A person may order it to be *quiet*, which lets it claim nothing until it is to run again, or to
+stop, which makes it give back its tasks and end.
 
 A faulty worker must not take tasks from healthy ones: after consecutive failed attempts, it waits
 longer and longer before the next claim; when its engine for merging is gone, it ends with an error.
@@ -18,30 +22,29 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from pyiceberg.catalog import Catalog
-
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import catalog_binding
-from arctic_orchestration.compaction.work import attempts, workers
-from arctic_orchestration.compaction.work.attempt import AttemptState, Claim
+from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.compaction.work.attempt_runner import (
     AttemptResult,
     Blame,
-    ClaimedTask,
     Merge,
-    MergedFiles,
     What,
     attempt,
 )
-from arctic_orchestration.compaction.work.attempts import LEASE
+from arctic_orchestration.compaction.work.task_source import (
+    ClaimedTask,
+    MergedFiles,
+    TaskSource,
+    Work,
+)
+from arctic_orchestration.compaction.work.workers import Order, WorkerInfo
 from arctic_orchestration.errors import DatabaseUnavailable, WorkerBroken
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.leases import RENEWALS
-from arctic_orchestration.state.database import Database
 
 __all__ = ["Merge", "MergedFiles", "What", "WorkDone", "Worker", "WorkerEvent"]
 
@@ -60,7 +63,7 @@ class WorkerEvent:
     """An action of a worker, for people."""
 
     what: What
-    claim: Claim
+    claim: Work
     text: str
 
 
@@ -79,14 +82,11 @@ class Worker:
     """Works on the tasks of some queues; see the module's text.
 
     Args:
-        database: the state database.
-        catalog: the catalog of the tables.
+        source: gives tasks, and takes reports.
         merge: merges files.
         queues: names of compaction queues; empty: all.
         parallelism: how many tasks are merged at once.
         name: its name, for people; none: host and process.
-        table: only tasks of this table.
-        life: the duration of a lease.
         poll: the wait between two polls of an empty queue.
         cancel: cancels merges in progress, when tasks are released; called until they end.
         on_event: receives all events, from several threads.
@@ -94,28 +94,22 @@ class Worker:
 
     def __init__(
         self,
-        database: Database,
-        catalog: Catalog,
+        source: TaskSource,
         merge: Merge,
         *,
         queues: Sequence[str] = (),
         parallelism: int = 1,
         name: str | None = None,
-        table: str | None = None,
-        life: timedelta = LEASE,
         poll: timedelta = POLL,
         cancel: Callable[[], None] | None = None,
         on_event: Callable[[WorkerEvent], None] | None = None,
     ) -> None:
-        self._database = database
-        self._catalog = catalog
+        self._source = source
         self._merge = merge
         self._queues = tuple(queues)
         self._parallelism = parallelism
         self.id = new_id(utc_now())
         self.name = name or f"{platform.node()}:{os.getpid()}"
-        self._table = table
-        self._life = life
         self._poll = poll.total_seconds()
         self._cancel = cancel
         self._on_event = on_event
@@ -136,11 +130,12 @@ class Worker:
     def drain(self) -> None:
         """Makes it claim nothing more, and end when its tasks are finished. Returns at once."""
         self._draining.set()
+        self._source.interrupt()
 
     def give_back(self) -> None:
         """Makes it end without finishing its tasks. Returns at once."""
-        self._draining.set()
         self._giving_back.set()
+        self.drain()
         if self._cancel is not None:
             self._cancel()
 
@@ -166,8 +161,16 @@ class Worker:
             WorkerBroken: its engine for merging is gone; its tasks were released.
             ConfigurationError: the state database is bound to another catalog.
         """
-        catalog_binding.require_same(self._database, self._catalog)
-        self._seen()
+        self._source.start(
+            WorkerInfo(
+                id=self.id,
+                name=self.name,
+                queues=self._queues,
+                parallelism=self._parallelism,
+                host=platform.node(),
+                pid=os.getpid(),
+            )
+        )
         renewing = threading.Event()
         renewer = threading.Thread(target=self._renew_all, args=(renewing,), name="renew")
         renewer.start()
@@ -185,7 +188,7 @@ class Worker:
                 thread.join(0.2)
             renewing.set()
             renewer.join()
-            self._forgotten()
+            self._end()
         if self._broken is not None:
             raise WorkerBroken(f"worker {self.name} cannot go on: {self._broken}")
         return self._done
@@ -208,9 +211,7 @@ class Worker:
     def _replace(self, held: ClaimedTask) -> None:
         """Starts a thread in place of one whose merge exceeds its time limit."""
         id = held.claim.attempt_id
-        with self._database.read() as tx:
-            tried = attempts.attempts_of(tx, held.claim.task.id)
-        if not any(one.id == id and one.state is AttemptState.LOST for one in tried):
+        if self._source.state(held.claim) is not AttemptState.LOST:
             # It has just reported.
             return
         with self._lock:
@@ -230,35 +231,36 @@ class Worker:
     def _work(self, until_idle: timedelta | None) -> None:
         idle_since = time.monotonic()
         while not self._draining.is_set():
+            pause = self._poll
             try:
-                claimed = self._claim()
+                left = None
+                if until_idle is not None:
+                    spent = timedelta(seconds=time.monotonic() - idle_since)
+                    left = max(until_idle - spent, timedelta())
+                claimed = self._source.claim(left)
                 if claimed is not None:
                     self._attempt(claimed)
                     if claimed.replaced:
                         return
                     idle_since = time.monotonic()
                     continue
+                self._obey(self._source.order())
+            except DatabaseUnavailable as error:
+                _log.warning("nothing is claimed: %s", error)
+                pause = POLL.total_seconds()
             except Exception:
                 # No error may end the thread: that would go unnoticed.
                 _log.exception("the worker goes on")
+                pause = POLL.total_seconds()
             idle = time.monotonic() - idle_since
             if until_idle is not None and idle >= until_idle.total_seconds():
                 return
-            self._draining.wait(self._poll)
+            self._draining.wait(pause)
 
-    def _claim(self) -> ClaimedTask | None:
-        requested_at = time.monotonic()
-        try:
-            with self._database.begin() as tx:
-                claim = attempts.claim(
-                    tx, self._queues, self.name, table=self._table, life=self._life
-                )
-        except DatabaseUnavailable as error:
-            _log.warning("nothing is claimed: %s", error)
-            return None
-        if claim is None:
-            return None
-        return ClaimedTask(claim=claim, trusted_until=requested_at + self._life.total_seconds())
+    def _obey(self, order: Order) -> None:
+        if order is Order.STOP and not self._giving_back.is_set():
+            _log.warning("the worker stops: it was ordered to")
+            self.give_back()
 
     def _attempt(self, held: ClaimedTask) -> None:
         claim = held.claim
@@ -267,9 +269,7 @@ class Worker:
             self._merging[claim.attempt_id] = threading.current_thread()
         try:
             self._report(What.CLAIMED, claim, f"{claim.task.table}: {claim.task.gain}")
-            outcome = attempt(
-                held, self._database, self._catalog, self._merge, self._giving_back.is_set
-            )
+            outcome = attempt(held, self._source, self._merge, self._giving_back.is_set)
         finally:
             with self._lock:
                 del self._held[claim.attempt_id], self._merging[claim.attempt_id]
@@ -293,15 +293,12 @@ class Worker:
             self._draining.wait(min(self._poll * 2**doublings, _LONGEST_PAUSE_SECONDS))
 
     def _renew_all(self, ended: threading.Event) -> None:
-        every = self._life.total_seconds() / RENEWALS
+        every = self._source.life.total_seconds() / RENEWALS
         while not ended.wait(every):
             with self._lock:
                 held = list(self._held.values())
             try:
                 self._renew(held)
-                self._seen()
-                with self._database.begin() as tx:
-                    attempts.expire(tx)
             except DatabaseUnavailable as error:
                 _log.warning("leases are not renewed: %s", error)
             except Exception:
@@ -311,39 +308,26 @@ class Worker:
                 if now > one.trusted_until:
                     one.lost.set()
 
-    def _renew(self, held: Iterable[ClaimedTask]) -> None:
+    def _renew(self, held: Sequence[ClaimedTask]) -> None:
+        requested_at = time.monotonic()
+        beat = self._source.beat(held)
         for one in held:
-            requested_at = time.monotonic()
-            with self._database.begin() as tx:
-                renewed = attempts.renew(tx, one.claim.attempt_id, one.claim.token, life=self._life)
-            if renewed:
-                one.trusted_until = requested_at + self._life.total_seconds()
-            else:
-                one.lost.set()
-                if time.monotonic() < one.trusted_until and not one.replaced:
-                    # Not silent, but expired: it exceeded its queue's time limit.
-                    self._replace(one)
+            if one.claim.attempt_id in beat.renewed:
+                one.trusted_until = requested_at + self._source.life.total_seconds()
+                continue
+            one.lost.set()
+            if time.monotonic() < one.trusted_until and not one.replaced:
+                # Not silent, but expired: it exceeded its queue's time limit.
+                self._replace(one)
+        self._obey(beat.order)
 
-    def _seen(self) -> None:
-        with self._database.begin() as tx:
-            workers.record_heartbeat(
-                tx,
-                self.id,
-                name=self.name,
-                queues=self._queues,
-                parallelism=self._parallelism,
-                host=platform.node(),
-                pid=os.getpid(),
-            )
-
-    def _forgotten(self) -> None:
+    def _end(self) -> None:
         try:
-            with self._database.begin() as tx:
-                workers.forget_worker(tx, self.id)
+            self._source.end()
         except DatabaseUnavailable as error:
             _log.warning("the worker's row stays until it is too old: %s", error)
 
-    def _report(self, what: What, claim: Claim, text: str) -> None:
+    def _report(self, what: What, claim: Work, text: str) -> None:
         with self._lock:
             self._done.counts[what] += 1
         if self._on_event is None:

@@ -1,14 +1,16 @@
-"""Live workers, counted so that not more are started than needed."""
+"""Live workers, counted so that not more are started than needed, and what they are to do."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction.work.attempts import Time
+from arctic_orchestration.errors import NotFound
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import compaction_workers
 from arctic_orchestration.state.dialect import database_time
@@ -17,9 +19,20 @@ from arctic_orchestration.state.dialect import database_time
 WITHIN = timedelta(minutes=2)
 
 
+class Order(StrEnum):
+    """What a worker is to do."""
+
+    #: it claims tasks
+    RUN = "run"
+    #: it finishes its tasks, and claims nothing
+    QUIET = "quiet"
+    #: it gives its tasks back, and ends
+    STOP = "stop"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Worker:
-    """A process that works on tasks."""
+class WorkerInfo:
+    """What a worker reports of itself."""
 
     id: str
     #: its name for people, also recorded in its attempts
@@ -29,35 +42,74 @@ class Worker:
     #: how many tasks it merges at once
     parallelism: int
     host: str
+    #: 0: it is known over HTTP only
     pid: int
+    #: the bytes that it may use; none: unknown
+    memory: int | None = None
+    version: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Worker(WorkerInfo):
+    """A process that works on tasks."""
+
     #: by the database's time
     started_at: datetime
     seen_at: datetime
+    order: Order
 
 
-def record_heartbeat(
-    tx: sa.Connection,
-    id: str,
-    *,
-    name: str,
-    queues: Sequence[str],
-    parallelism: int,
-    host: str,
-    pid: int,
-    time: Time = database_time,
-) -> None:
-    """Records a heartbeat of a worker; the first one also records its start."""
+def record_heartbeat(tx: sa.Connection, worker: WorkerInfo, *, time: Time = database_time) -> Order:
+    """Records a heartbeat of a worker; the first one also records its start.
+
+    Returns:
+        what the worker is to do.
+    """
     now = time(tx)
     values = {
-        "name": name,
-        "queues": json.dumps(list(queues)),
-        "parallelism": parallelism,
-        "host": host,
-        "pid": pid,
+        "name": worker.name,
+        "queues": json.dumps(worker.queues),
+        "parallelism": worker.parallelism,
+        "host": worker.host,
+        "pid": worker.pid,
+        "memory": worker.memory,
+        "version": worker.version,
+        "labels": json.dumps(dict(worker.labels)),
         "seen_at": now,
     }
-    new = dialect.insert(tx, compaction_workers).values(id=id, started_at=now, **values)
-    tx.execute(new.on_conflict_do_update(index_elements=["id"], set_=values))
+    new = dialect.insert(tx, compaction_workers).values(id=worker.id, started_at=now, **values)
+    changed = new.on_conflict_do_update(index_elements=["id"], set_=values)
+    return Order(tx.execute(changed.returning(compaction_workers.c.order)).scalar_one())
+
+
+def lock_worker(
+    tx: sa.Connection, id: str, *, beats: bool = False, time: Time = database_time
+) -> Worker:
+    """Returns a worker, locked until the transaction ends.
+
+    Args:
+        tx: the transaction.
+        id: its id.
+        beats: records a heartbeat.
+        time: the source of the time.
+
+    Errors:
+        NotFound: no such worker; it ended, or was silent for too long.
+    """
+    col = compaction_workers.c
+    values = {"seen_at": time(tx)} if beats else {"seen_at": col.seen_at}
+    change = sa.update(compaction_workers).where(col.id == id).values(**values)
+    row = tx.execute(change.returning(*col)).one_or_none()
+    if row is None:
+        raise NotFound(f"no compaction worker {id}")
+    return _from_row(row)
+
+
+def set_order(tx: sa.Connection, id: str, order: Order) -> None:
+    """Changes what a worker is to do; it learns so with its next request or heartbeat."""
+    col = compaction_workers.c
+    tx.execute(sa.update(compaction_workers).where(col.id == id).values(order=order.value))
 
 
 def live_workers(
@@ -71,7 +123,7 @@ def live_workers(
 
     Args:
         tx: the transaction.
-        queue: only workers that serve it; none: all.
+        queue: only workers that serve it, and claim tasks; none: all.
         within: the maximum age of the last heartbeat.
         time: the source of the time.
     """
@@ -80,7 +132,8 @@ def live_workers(
     workers = [_from_row(row) for row in tx.execute(query.order_by(col.started_at, col.id))]
     return [
         worker for worker in workers
-        if queue is None or not worker.queues or queue in worker.queues
+        if queue is None
+        or (worker.order is Order.RUN and (not worker.queues or queue in worker.queues))
     ]  # fmt: skip
 
 
@@ -104,5 +157,7 @@ def forget_silent_workers(
 def _from_row(row: Any) -> Worker:
     return Worker(
         id=row.id, name=row.name, queues=tuple(json.loads(row.queues)), parallelism=row.parallelism,
-        host=row.host, pid=row.pid, started_at=row.started_at, seen_at=row.seen_at,
+        host=row.host, pid=row.pid, memory=row.memory, version=row.version,
+        labels=json.loads(row.labels), started_at=row.started_at, seen_at=row.seen_at,
+        order=Order(row.order),
     )  # fmt: skip

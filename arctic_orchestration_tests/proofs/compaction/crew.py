@@ -32,6 +32,7 @@ from arctic_orchestration.compaction.commit.cleaner import clean
 from arctic_orchestration.compaction.commit.committer import Committer, Round
 from arctic_orchestration.compaction.planning.catalog_planner import Planner
 from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import Worker, WorkerEvent
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.lake import open_catalog, spark_session
@@ -241,12 +242,10 @@ def _work(process: _Process) -> None:
     how = process.how
     spark = spark_session(process.settings, {**FAST, **how.conf})
     worker = Worker(
-        process.database,
-        process.catalog,
+        DatabaseSource(process.database, process.catalog, life=how.life),
         partial(merge, spark, way=how.way, engine=how.engine),
         parallelism=how.parallelism,
         name=f"worker-{os.getpid()}",
-        life=how.life,
         poll=timedelta(seconds=_PAUSE_SECONDS),
         on_event=write_event,
     )

@@ -21,7 +21,7 @@ from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.planning import catalog_planner, table_planner
 from arctic_orchestration.compaction.work import attempts, output_paths
 from arctic_orchestration.compaction.work.attempt_runner import _Attempt
-from arctic_orchestration.compaction.work.worker import Worker
+from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.lake import tables
 from arctic_orchestration.lake.merging import merge as merging
 from arctic_orchestration.lake.replacing import replace as replacing
@@ -160,11 +160,11 @@ def _put_into_planner() -> None:
 
 
 def _put_into_worker() -> None:
-    claim, report = Worker._claim, _Attempt._reported
+    claim, report = DatabaseSource.claim, _Attempt._reported
 
-    def claim_at_steps(worker: Worker) -> Any:
+    def claim_at_steps(*arguments: Any) -> Any:
         _at("CLAIMING")
-        claimed = claim(worker)
+        claimed = claim(*arguments)
         if claimed is not None:
             _at("CLAIMED")
         return claimed
@@ -175,7 +175,7 @@ def _put_into_worker() -> None:
         _at("REPORTED")
         return outcome
 
-    _replace(Worker, "_claim", claim_at_steps)
+    _replace(DatabaseSource, "claim", claim_at_steps)
     _replace(_Attempt, "_reported", report_at_steps)
     _replace(merging, "_decoded", _watched(merging._decoded))
     _replace(merging, "_appended", _watched(merging._appended))

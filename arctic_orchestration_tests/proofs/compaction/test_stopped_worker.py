@@ -23,6 +23,7 @@ from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState
+from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.output_paths import directory_of
 from arctic_orchestration.compaction.work.worker import What, Worker
 from arctic_orchestration.lake.merging.merge import merge
@@ -120,7 +121,7 @@ def test_a_worker_that_was_stopped_too_long_is_refused(
     offered(state, table)
     worker = stopped_worker(crew, step)
     let_it_be_lost(state)
-    Worker(state, catalog, partial(merge, spark)).run(AT_ONCE)
+    Worker(DatabaseSource(state, catalog), partial(merge, spark)).run(AT_ONCE)
     counts = Committer(state, catalog).tick()
     assert (counts.snapshots, counts.committed) == (1, 1)
     goes_on(worker)
@@ -183,7 +184,7 @@ def test_a_committer_that_was_stopped_too_long_commits_nothing_twice(
     """
     before = rows_of(table)
     offered(state, table, at_once=2)
-    Worker(state, catalog, Merging()).run(AT_ONCE)
+    Worker(DatabaseSource(state, catalog), Merging()).run(AT_ONCE)
     crew.arm(step, how=STOPPED)
     committer = crew.start(COMMITTER, How(life=LONG))
     committer.is_stopped_at(crew, step)
@@ -223,7 +224,7 @@ def test_without_the_tables_history_a_take_over_loses_rows(
     """
     before = rows_of(table)
     offered(state, table)
-    Worker(state, catalog, Merging()).run(AT_ONCE)
+    Worker(DatabaseSource(state, catalog), Merging()).run(AT_ONCE)
     crew.arm("SNAPSHOT_COMMITTED", how=STOPPED)
     committer = crew.start(COMMITTER, How(life=LONG))
     committer.is_stopped_at(crew, "SNAPSHOT_COMMITTED")
