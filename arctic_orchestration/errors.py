@@ -13,6 +13,7 @@
     │   ├── SchemaOutdated      the state database has an older schema than this version
     │   └── SchemaTooNew        a newer version of the package has upgraded the state database
     ├── DatabaseUnavailable     the state database did not answer
+    │   └── ServerUnavailable   nor did the server in front of it
     ├── TransitionRefused       a state does not allow the transition
     ├── Refused                 the reporter has lost its right
     │   └── LeaseLost           its lease was taken over; nothing was changed
@@ -158,6 +159,10 @@ class SchemaTooNew(ConfigurationError):
 
 class DatabaseUnavailable(ArcticError):
     """The state database did not answer; nothing was changed and trying again is safe."""
+
+
+class ServerUnavailable(DatabaseUnavailable):
+    """The server of a worker did not answer; the same request can be repeated."""
 
 
 class TransitionRefused(ArcticError):

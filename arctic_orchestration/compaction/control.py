@@ -3,6 +3,7 @@
 Each change leaves its record in the audit log, in the same transaction.
 """
 
+from dataclasses import replace
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -11,6 +12,8 @@ from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.queue import backoff, queues, task_store
 from arctic_orchestration.compaction.queue.queue import QueueState
 from arctic_orchestration.compaction.queue.task import WAITING, Task, TaskState
+from arctic_orchestration.compaction.work import workers
+from arctic_orchestration.compaction.work.workers import Order, Worker
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.quantities import iso
 from arctic_orchestration.state import audit
@@ -22,6 +25,9 @@ QUEUE_ACTIONS = {
     "drain": QueueState.DRAINING,
     "resume": QueueState.OPEN,
 }
+
+#: the orders that people give to a worker
+WORKER_ACTIONS = {"drain": Order.QUIET, "resume": Order.RUN, "stop": Order.STOP}
 
 
 def change_queue(tx: sa.Connection, name: str, action: str, actor: Actor) -> QueueState:
@@ -41,6 +47,28 @@ def change_queue(tx: sa.Connection, name: str, action: str, actor: Actor) -> Que
             before={"state": before.value}, after={"state": state.value},
         )  # fmt: skip
     return before
+
+
+def order_worker(tx: sa.Connection, id: str, action: str, actor: Actor) -> Worker:
+    """Drains a worker, resumes it, or makes it stop.
+
+    Returns:
+        the worker after that.
+
+    Errors:
+        NotFound: no such worker.
+        TransitionRefused: it has that order already.
+    """
+    order = WORKER_ACTIONS[action]
+    before = workers.lock_worker(tx, id)
+    if before.order is order:
+        raise TransitionRefused(f"Compaction worker {id} has the order to {order} already")
+    workers.set_order(tx, id, order)
+    audit.record(
+        tx, actor, "compaction", f"workers {action}", id, name=before.name,
+        before={"order": before.order.value}, after={"order": order.value},
+    )  # fmt: skip
+    return replace(before, order=order)
 
 
 def locked_task(tx: sa.Connection, id: str) -> Task:

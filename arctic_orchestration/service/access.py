@@ -252,4 +252,5 @@ EventsWriter = Annotated[Caller, needs("events", "write")]
 #: of every room; the route refuses limits
 Administrator = Annotated[Caller, needs("*", "write")]
 WorkersReader = Annotated[Caller, needs("workers", "read")]
+WorkersWriter = Annotated[Caller, needs("workers", "write")]
 AuditReader = Annotated[Caller, needs("audit", "read")]

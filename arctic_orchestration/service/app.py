@@ -27,6 +27,8 @@ from arctic_orchestration.service import (
     ticks,
     token_routes,
     waiting,
+    worker_reports,
+    workers,
 )
 from arctic_orchestration.service.access import AccessRules, AnyCaller, Needs, Open
 from arctic_orchestration.service.events_documents import AnnouncementForm, ArrivalForm
@@ -58,6 +60,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     tasks.router,
     simulations.router,
     token_routes.router,
+    workers.router,
+    worker_reports.router,
     audit.router,
 )
 #: The models of errors and bodies, to which routes refer by name.
@@ -70,7 +74,8 @@ _REFERRED: tuple[type[BaseModel], ...] = (
 #: Not in the description of the API.
 PAGES = (files.router, routes.first, routes.router, features.router, actions.router)
 _DESCRIPTION = """\
-Schedules, jobs, compaction and consumers of arctic_orchestration: what waits, why, until when.
+Schedules, jobs, compaction, consumers and workers of arctic_orchestration: what waits, why, until
+when.
 
 Errors are `application/problem+json` (RFC 9457) and name every invalid field with its value and
 what was expected. What can be changed has an `ETag`; send it as `If-Match`. Lists have a

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from starlette.requests import ClientDisconnect
 
 from arctic_orchestration.errors import InvalidInput, RequestRefused
+from arctic_orchestration.specification import Specification
 from arctic_orchestration.yaml_file import load
 
 MOST_BYTES = 2_000_000
@@ -113,6 +114,11 @@ def json_object(body: Body) -> Any:
 
 
 JsonObject = Annotated[dict[str, Any], json_object(Body())]
+
+
+def takes(form: type[Specification]) -> dict[str, Any]:
+    """Returns what OpenAPI says of a route whose body is parsed as a form."""
+    return body_schema(form.model_json_schema())
 
 
 def body_schema(schema: Mapping[str, Any], *media_types: str) -> dict[str, Any]:

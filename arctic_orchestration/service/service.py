@@ -5,14 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated
 
 import sqlalchemy as sa
 from fastapi import BackgroundTasks, Depends, Request
 from prometheus_client import CollectorRegistry
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.errors import DatabaseUnavailable, NotFound
+from arctic_orchestration.errors import DatabaseUnavailable, MissingExtra, NotFound
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.dagster import catch_up
 from arctic_orchestration.schedules.dagster.catch_up import Change
@@ -23,12 +24,16 @@ from arctic_orchestration.schedules.metrics import Metrics
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.service import tokens
 from arctic_orchestration.service.access import AccessRules, Caller, caller_of
+from arctic_orchestration.service.claim_waiters import ClaimWaiters
 from arctic_orchestration.service.scopes import Scope
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.audit import Actor
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs
 from arctic_orchestration.state.tables import locations as locations_table
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
 
 _log = logging.getLogger(__name__)
 
@@ -42,9 +47,28 @@ class Service:
     rules: AccessRules
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     metrics: Metrics = field(init=False)
+    waiters: ClaimWaiters = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", Metrics(self.registry))
+        object.__setattr__(self, "waiters", ClaimWaiters(self.database))
+
+    @cached_property
+    def catalog(self) -> "Catalog":
+        """The lake's catalog; opened once, when a worker needs a table.
+
+        Errors:
+            CatalogUnavailable: it did not answer, after several tries.
+            ConfigurationError: it cannot be opened, or the state database is bound to another one.
+        """
+        try:
+            from arctic_orchestration.compaction import catalog_binding
+            from arctic_orchestration.lake.tables import open_catalog
+        except ModuleNotFoundError as error:
+            raise MissingExtra.of(error) or error
+        catalog = open_catalog(self.settings)
+        catalog_binding.require_same(self.database, catalog)
+        return catalog
 
     def identify(
         self, request: Request, background: BackgroundTasks

@@ -301,7 +301,7 @@ compaction_workers = sa.Table(
     sa.Column("order", sa.Text, nullable=False, server_default="run"),
     # Bytes; null: unknown.
     sa.Column("memory", sa.BigInteger),
-    sa.Column("version", sa.Text, nullable=False, server_default=""),
+    sa.Column("version", sa.Text, nullable=False, server_default=sa.text("''")),
     # JSON, texts by name.
     sa.Column("labels", sa.Text, nullable=False, server_default="{}"),
 )

@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,6 @@ from rich.status import Status
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.cli.context import (
-    Opened,
     opened_compaction,
     positive_duration,
     working,
@@ -26,12 +26,15 @@ from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape, json_text
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import format_duration, iso
+from arctic_orchestration.settings import Settings
 
 if TYPE_CHECKING:
+    from arctic_orchestration.compaction.work.task_source import TaskSource
     from arctic_orchestration.compaction.work.worker import WorkDone, Worker, WorkerEvent
 
 #: a renewal needs its time
 SHORTEST_LEASE = timedelta(seconds=10)
+_LEASE = "60s"
 _COLORS = {
     "claimed": "cyan",
     "merged": "green",
@@ -57,17 +60,25 @@ def worker(
     lease: Annotated[
         str,
         typer.Option(help="How long a claim holds without a renewal; a third is between two."),
-    ] = "60s",
+    ] = _LEASE,
     conf: ConfOption = None,
     name: Annotated[
         str | None, typer.Option(help="Its name for people; default: host and process.")
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(help="Gets tasks from a service: http://host:3001. None: the database."),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with a token for the service.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Merge files for compaction queues until stopped.
 
     The first of them lets it finish what it has, the second gives that back at once. With --json
-    each event is a document on a line of its own.
+    each event is a document on a line of its own. With --server it needs neither the state database
+    nor the catalog.
     """
     idle = None if until_idle is None else positive_duration("--until-idle", until_idle)
     life = positive_duration("--lease", lease)
@@ -76,34 +87,54 @@ def worker(
         raise InvalidInput("--lease", lease, f"a duration of at least {shortest}")
     queues = list(dict.fromkeys(queue or []))
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    with opened_compaction(makes=True) as state:
-        with state.database.read() as tx:
-            for one in queues:
-                queue_by_name(tx, one)
-        # Before Spark is started, which takes long.
-        catalog = state.catalog
-        with LakeSpark(state.settings, conf or []) as lake_spark:
-            with working("starting Spark"):
-                spark = lake_spark()
+    if server is None and token_file is not None:
+        raise InvalidInput("--token-file", str(token_file), "--server beside it")
+    if server is not None and lease != _LEASE:
+        raise InvalidInput("--lease", lease, "no --server beside it: the service decides")
+    with ExitStack() as stack:
+        source: TaskSource
+        if server is None:
+            state = stack.enter_context(opened_compaction(makes=True))
+            with state.database.read() as tx:
+                for one in queues:
+                    queue_by_name(tx, one)
             from arctic_orchestration.compaction.work.database_source import DatabaseSource
-            from arctic_orchestration.compaction.work.worker import Worker
-            from arctic_orchestration.lake.merging.merge import merge
-            from arctic_orchestration.lake.merging.sessions import cancel_merges
 
-            events = _Events(as_json=as_json)
-            made = Worker(
-                DatabaseSource(state.database, catalog, life=life),
-                partial(merge, spark),
-                queues=queues,
-                parallelism=parallelism,
-                name=name,
-                cancel=partial(cancel_merges, spark),
-                on_event=events,
-            )
-            events.begins(made, state, lake_spark.where, queues, parallelism)
-            with events.shown(), on_stop_signal(*_answers(made, events)):
-                done = made.run(until_idle=idle)
-            events.ends(done)
+            # Before Spark is started, which takes long.
+            source = DatabaseSource(state.database, state.catalog, life=life)
+            settings = state.settings
+            place = {"catalog": settings.catalog, "database": state.database.shown}
+        else:
+            from arctic_orchestration.compaction.work.http_source import HttpSource, Server
+
+            settings = Settings.from_environment()
+            service = Server(server, token_file)
+            service.request("GET", "")
+            source = HttpSource(service)
+            place = {"server": service.shown}
+        lake_spark = stack.enter_context(LakeSpark(settings, conf or []))
+        with working("starting Spark"):
+            spark = lake_spark()
+        from arctic_orchestration.compaction.work.worker import POLL, Worker
+        from arctic_orchestration.lake.merging.merge import merge
+        from arctic_orchestration.lake.merging.sessions import cancel_merges
+
+        events = _Events(as_json=as_json)
+        made = Worker(
+            source,
+            partial(merge, spark),
+            queues=queues,
+            parallelism=parallelism,
+            name=name,
+            # A service answers when there is a task.
+            poll=POLL if server is None else timedelta(),
+            cancel=partial(cancel_merges, spark),
+            on_event=events,
+        )
+        events.begins(made, place, lake_spark.where, queues, parallelism)
+        with events.shown(), on_stop_signal(*_answers(made, events)):
+            done = made.run(until_idle=idle)
+        events.ends(done)
 
 
 class _Events:
@@ -151,13 +182,12 @@ class _Events:
     def begins(
         self,
         worker: "Worker",
-        state: Opened,
+        place: Mapping[str, str],
         where: str,
         queues: Sequence[str],
         parallelism: int,
     ) -> None:
-        """Prints the worker, its queues, and its engine."""
-        database = state.database.shown
+        """Prints the worker, its queues, its engine, and where its tasks come from."""
         if self._as_json:
             self._line(
                 {
@@ -167,8 +197,7 @@ class _Events:
                     "queues": list(queues),
                     "parallelism": parallelism,
                     "spark": where,
-                    "catalog": state.settings.catalog,
-                    "database": database,
+                    **place,
                 }
             )
             return
@@ -177,8 +206,7 @@ class _Events:
             escape(
                 f"worker {worker.name} serves {serves if queues else 'all queues'}, "
                 f"{counted(parallelism, 'task')} at once, with Spark at "
-                f"{where}; catalog {state.settings.catalog}, "
-                f"state in {database}"
+                f"{where}; " + ", ".join(f"{what} {which}" for what, which in place.items())
             )
         )
 

@@ -1,6 +1,7 @@
 """Which task is claimed next: the queue by shares, the task in it by rank."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import Any
@@ -18,6 +19,9 @@ from arctic_orchestration.state.compaction_tables import (
     is_failed,
     is_planned,
 )
+from arctic_orchestration.state.dialect import database_time
+
+Time = Callable[[sa.Connection], datetime]
 
 #: the first task of a queue that no other worker is about to claim
 FIRST = (
@@ -48,6 +52,26 @@ def first_claimable(
         if row is not None:
             return row
     return None
+
+
+def claimable(
+    tx: sa.Connection, queues: Sequence[str], *, time: Time = database_time
+) -> Counter[str]:
+    """Counts the tasks that workers may claim now, by queue; no names: of all queues."""
+    task, queue = compaction_tasks.c, compaction_queues.c
+    counts: Counter[str] = Counter()
+    for condition in (is_planned, is_failed & (task.not_before <= time(tx))):
+        query = (
+            sa.select(task.queue, sa.func.count())
+            .join(compaction_queues, queue.name == task.queue)
+            .where(condition, queue.state != QueueState.PAUSED.value)
+            .group_by(task.queue)
+        )
+        if queues:
+            query = query.where(dialect.among(tx, task.queue, queues))
+        for name, number in tx.execute(query):
+            counts[name] += number
+    return counts
 
 
 def plan_again(tx: sa.Connection, now: datetime) -> int:

@@ -26,6 +26,7 @@ from arctic_orchestration.compaction.work.task_source import (
 from arctic_orchestration.errors import (
     ArcticError,
     CatalogUnavailable,
+    ConfigurationError,
     DatabaseUnavailable,
     NotFound,
     Refused,
@@ -158,7 +159,7 @@ class _Attempt:
             if state not in (AttemptState.MERGED, AttemptState.COMMITTED):
                 if not isinstance(error, Refused):
                     _log.error("task %s is not reported", claim.task.id, exc_info=error)
-                return self._lost(_text_of(error))
+                return self._lost(text_of(error))
         size = sum(output.size for output in done.outputs)
         return AttemptResult(
             what=What.MERGED,
@@ -175,10 +176,10 @@ class _Attempt:
             return None
 
     def _failed(self, error: Exception) -> AttemptResult:
-        claim, blame = self._claim, _blame_of(error)
+        claim, blame = self._claim, blame_of(error)
         if isinstance(error, Refused) or self._held.lost.is_set():
-            return self._lost(_text_of(error))
-        text = _text_of(error)
+            return self._lost(text_of(error))
+        text = text_of(error)
         if not isinstance(error, ArcticError):
             # A JVM's stack helps few people; Python's is for developers.
             stack = None if is_of_java(error) else error
@@ -200,7 +201,7 @@ class _Attempt:
         except Exception as unsaid:
             if not isinstance(unsaid, Refused):
                 _log.error("task %s is not reported", claim.task.id, exc_info=unsaid)
-            return self._lost(_text_of(unsaid))
+            return self._lost(text_of(unsaid))
         return AttemptResult(
             what=What.FAILED, text=f"{claim.task.table}: {state}: {text}", blame=Blame.TASK
         )
@@ -233,12 +234,13 @@ class _Attempt:
             _log.warning("%s could not be removed: %s", self._place.directory, error)
 
 
-def _blame_of(error: Exception) -> Blame:
+def blame_of(error: Exception) -> Blame:
+    """Returns what an error of an attempt is the fault of."""
     for cause in _causes(error):
         name, text = type(cause).__name__, str(cause)
         if name == "Py4JNetworkError" or any(one in text for one in _GONE):
             return Blame.WORKER
-    if isinstance(error, CatalogUnavailable | DatabaseUnavailable | NotFound):
+    if isinstance(error, CatalogUnavailable | ConfigurationError | DatabaseUnavailable | NotFound):
         # The planner handles a missing table, and cancels its tasks.
         return Blame.SURROUNDINGS
     return Blame.TASK
@@ -263,7 +265,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         found = found.__cause__ or found.__context__
 
 
-def _text_of(error: Exception) -> str:
+def text_of(error: Exception) -> str:
+    """Returns an error as one line for people."""
     if isinstance(error, ArcticError):
         return one_line(str(error))
     return one_line(f"{type(error).__name__}: {error}")

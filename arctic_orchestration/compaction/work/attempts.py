@@ -44,8 +44,8 @@ from arctic_orchestration.state.dialect import database_time
 
 __all__ = [
     "LEASE", "Attempt", "AttemptState", "Claim", "MergedFile", "Output", "Time", "attempt_by_id",
-    "attempt_by_key", "attempts_of", "claim", "expire", "failed", "live_attempts_of", "merged",
-    "plan_again", "release", "renew", "writes_to",
+    "attempt_by_key", "attempts_of", "claim", "claim_of", "expire", "failed", "live_attempts_of",
+    "merged", "plan_again", "release", "renew", "writes_to",
 ]  # fmt: skip
 
 #: the duration of a claim's lease
@@ -357,6 +357,19 @@ def attempt_by_key(tx: sa.Connection, worker_id: str, key: str) -> Attempt | Non
     query = sa.select(compaction_attempts).where(col.worker_id == worker_id, col.claim_key == key)
     row = tx.execute(query).one_or_none()
     return None if row is None else Attempt.from_row(row)
+
+
+def claim_of(tx: sa.Connection, attempt: Attempt) -> Claim:
+    """Returns the claim of an attempt."""
+    return Claim(
+        task=task_store.task_by_id(tx, attempt.task_id),
+        group=task_store.group_of(tx, attempt.task_id),
+        attempt_id=attempt.id,
+        token=attempt.token,
+        claimed_at=attempt.claimed_at,
+        expires_at=attempt.expires_at,
+        directory=attempt.directory,
+    )
 
 
 def live_attempts_of(tx: sa.Connection, worker_id: str) -> list[Attempt]:

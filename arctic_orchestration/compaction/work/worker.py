@@ -246,7 +246,8 @@ class Worker:
                     continue
                 self._obey(self._source.order())
             except DatabaseUnavailable as error:
-                _log.warning("nothing is claimed: %s", error)
+                if not self._draining.is_set():
+                    _log.warning("nothing is claimed: %s", error)
                 pause = POLL.total_seconds()
             except Exception:
                 # No error may end the thread: that would go unnoticed.

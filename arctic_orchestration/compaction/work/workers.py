@@ -106,6 +106,19 @@ def lock_worker(
     return _from_row(row)
 
 
+def worker_by_id(tx: sa.Connection, id: str) -> Worker:
+    """Returns a worker.
+
+    Errors:
+        NotFound: no such worker.
+    """
+    query = sa.select(compaction_workers).where(compaction_workers.c.id == id)
+    row = tx.execute(query).one_or_none()
+    if row is None:
+        raise NotFound(f"no compaction worker {id}")
+    return _from_row(row)
+
+
 def set_order(tx: sa.Connection, id: str, order: Order) -> None:
     """Changes what a worker is to do; it learns so with its next request or heartbeat."""
     col = compaction_workers.c

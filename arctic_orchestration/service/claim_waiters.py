@@ -1,0 +1,105 @@
+"""Claims that wait for a task, without a thread for each.
+
+Waiting requests are entries of the event loop. While there are some, one task of the loop asks the
+state database at short intervals how many tasks are claimable in which queue, and wakes as many
+requests as these, in the order of their arrival. A thousand idle workers cost one small statement
+an interval, as one does.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from starlette.concurrency import run_in_threadpool
+
+from arctic_orchestration.compaction.queue.claim_order import claimable
+from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration.state.database import Database
+
+_log = logging.getLogger(__name__)
+#: how long a task may be claimable until a waiting request is woken
+INTERVAL_SECONDS = 0.03
+#: after the state database did not answer
+_PAUSE_SECONDS = 2.0
+
+
+@dataclass(eq=False)
+class _Waiter:
+    worker: str
+    #: empty: all queues; none: of no queue, since the worker is quiet
+    queues: Sequence[str] | None
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class ClaimWaiters:
+    """The waiting claims of one application, all on one event loop.
+
+    Args:
+        database: the state database.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._waiters: dict[_Waiter, None] = {}
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def wait(self, worker: str, queues: Sequence[str] | None, seconds: float) -> bool:
+        """Waits until a task of the queues may be claimable, or the worker has another order.
+
+        Args:
+            worker: its id.
+            queues: their names; empty: all queues; none: waits for another order alone.
+            seconds: the longest wait.
+
+        Returns:
+            false: the time is over.
+        """
+        waiter = _Waiter(worker, queues)
+        self._waiters[waiter] = None
+        if self._watcher is None or self._watcher.done():
+            self._watcher = asyncio.create_task(self._watch())
+        try:
+            async with asyncio.timeout(seconds):
+                await waiter.woken.wait()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            del self._waiters[waiter]
+
+    def wake(self, worker: str) -> None:
+        """Wakes the claims of a worker; called in the event loop."""
+        for waiter in self._waiters:
+            if waiter.worker == worker:
+                waiter.woken.set()
+
+    async def _watch(self) -> None:
+        while self._waiters:
+            pause = INTERVAL_SECONDS
+            try:
+                served = [waiter.queues for waiter in self._waiters if waiter.queues is not None]
+                if served:
+                    names = sorted(set().union(*served)) if all(served) else ()
+                    self._wake_for(await run_in_threadpool(self._claimable, names))
+            except DatabaseUnavailable as error:
+                _log.warning("claims wait: %s", error)
+                pause = _PAUSE_SECONDS
+            except Exception:
+                _log.exception("claims wait")
+                pause = _PAUSE_SECONDS
+            await asyncio.sleep(pause)
+
+    def _claimable(self, queues: Sequence[str]) -> Counter[str]:
+        with self._database.read() as tx:
+            return claimable(tx, queues)
+
+    def _wake_for(self, tasks: Counter[str]) -> None:
+        for waiter in self._waiters if tasks else ():
+            if waiter.woken.is_set() or waiter.queues is None:
+                continue
+            queue = next((name for name in waiter.queues or list(tasks) if tasks[name] > 0), None)
+            if queue is not None:
+                tasks[queue] -= 1
+                waiter.woken.set()
