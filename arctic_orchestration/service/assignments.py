@@ -4,19 +4,24 @@ This is where the service needs the lake's catalog, which is opened with the fir
 """
 
 import json
+import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.compaction.work.attempt import Claim
-from arctic_orchestration.errors import DatabaseUnavailable, Refused, RequestRefused
+from arctic_orchestration.errors import DatabaseUnavailable, Refused
 from arctic_orchestration.service import worker_documents as documents
-from arctic_orchestration.service.problems import RETRY_SECONDS
 from arctic_orchestration.service.service import Service
 
+_log = logging.getLogger(__name__)
 #: properties of pyiceberg's FileIO: they open files, and no catalog
 _OF_FILES = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "hf.", "oss.", "py-io-impl")
+
+
+class TableAway(Exception):
+    """The table of a claimed task cannot be loaded now."""
 
 
 def assignment_of(service: Service, claim: Claim, ends_at: float) -> documents.Assignment:
@@ -29,8 +34,8 @@ def assignment_of(service: Service, claim: Claim, ends_at: float) -> documents.A
 
     Errors:
         Refused: the lease has expired meanwhile.
-        RequestRefused: 503; the table cannot be loaded. Its task was put back, or has failed if
-            the table itself is the cause.
+        TableAway: the table cannot be loaded. Its task was put back, or has failed if the table
+            itself is the cause.
     """
     # The service starts without them, and without the lake.
     from arctic_orchestration.compaction.work.attempt_runner import Blame, blame_of, text_of
@@ -45,11 +50,8 @@ def assignment_of(service: Service, claim: Claim, ends_at: float) -> documents.A
         report = attempts.failed if blame_of(error) is Blame.TASK else attempts.release
         with suppress(Refused, DatabaseUnavailable), service.database.begin() as tx:
             report(tx, claim.attempt_id, claim.token, reason=text_of(error))
-        raise RequestRefused(
-            503,
-            f"Table {task.table} cannot be loaded now; claim with another key",
-            headers={"Retry-After": str(RETRY_SECONDS)},
-        ) from error
+        _log.warning("task %s is not given to a worker: %s", task.id, text_of(error))
+        raise TableAway from error
     table = place.table
     return documents.Assignment(
         attempt=claim.attempt_id,

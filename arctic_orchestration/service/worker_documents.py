@@ -209,6 +209,8 @@ class ClaimAnswer(Document):
     order: Order
     #: the time until the answer; the lease in it is counted from then
     waited_seconds: float
+    #: how long the worker waits before its next claim: the table of a task is away
+    retry_seconds: float
     #: null: nothing was claimable
     assignment: Assignment | None
 

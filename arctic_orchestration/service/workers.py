@@ -25,9 +25,10 @@ from arctic_orchestration.quantities import iso
 from arctic_orchestration.service import parameters
 from arctic_orchestration.service import worker_documents as documents
 from arctic_orchestration.service.access import Caller, WorkersReader, WorkersWriter
-from arctic_orchestration.service.assignments import assignment_of
+from arctic_orchestration.service.assignments import TableAway, assignment_of
 from arctic_orchestration.service.bodies import JsonObject, takes
 from arctic_orchestration.service.parameters import HAS_ETAG
+from arctic_orchestration.service.problems import RETRY_SECONDS
 from arctic_orchestration.service.service import Service, ServiceOfApp
 from arctic_orchestration.state.dialect import database_time
 
@@ -110,7 +111,7 @@ async def claim(
     began_at = time.monotonic()
     ends_at = began_at + form.wait_seconds
     answer, one = await run_in_threadpool(_claimed, service, caller, worker, form.key)
-    while answer.assignment is None and answer.order is not Order.STOP:
+    while not (answer.assignment or answer.retry_seconds or answer.order is Order.STOP):
         queues = one.queues if answer.order is Order.RUN else None
         left = ends_at - time.monotonic()
         if left <= 0 or not await service.waiters.wait(worker, queues, left):
@@ -183,7 +184,6 @@ def _claimed(
 
     Errors:
         TransitionRefused: the attempt that was claimed with the key has ended.
-        RequestRefused: 503; the task's table cannot be loaded now; its task was put back.
     """
     began_at = time.monotonic()
     with service.database.begin() as tx:
@@ -203,11 +203,16 @@ def _claimed(
                 tx, one.queues, one.name, life=LEASE, worker_id=worker, key=key
             )  # fmt: skip
         left = found.expires_at - database_time(tx) if found is not None else LEASE
-    made = None
+    made, retry_seconds = None, 0.0
     if found is not None:
-        ends_at = began_at + left.total_seconds()
-        made = assignment_of(service, found, ends_at)
-    return documents.ClaimAnswer(order=one.order, waited_seconds=0, assignment=made), one
+        try:
+            made = assignment_of(service, found, began_at + left.total_seconds())
+        except TableAway:
+            retry_seconds = RETRY_SECONDS
+    answer = documents.ClaimAnswer(
+        order=one.order, waited_seconds=0, retry_seconds=retry_seconds, assignment=made
+    )
+    return answer, one
 
 
 def check_queues(caller: Caller, queues: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """The REST API over a state database, without a server."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +19,13 @@ MakeApi = Callable[..., TestClient]
 
 
 @pytest.fixture
-def database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+def database(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Database]:
     """A state database with the current schema, once on each backend; no Dagster beside it."""
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    monkeypatch.setenv("ARCTIC_LAKE", str(tmp_path / "lake"))
     made = Database.open(database_url)
     yield made
     made.close()

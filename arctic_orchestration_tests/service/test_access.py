@@ -12,6 +12,9 @@ from httpx2 import Response
 from starlette.testclient import TestClient
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.queue.queue import QueueState
+from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
@@ -58,12 +61,18 @@ FORMS: dict[str, Any] = {
     "replays": {"schedule": schedule("a").to_form()},
     "{task:path}": {"reason": "x"},
     "events": {"arrivals": [{"asset": "raw/a", "partition": "1"}]},
+    "{worker}": {"name": "w"},
+    "claim": {"key": "k"},
+    "beat": {},
+    "merged": {"fencing_token": 1, "outputs": [], "rows_in": 0, "way": "append"},
+    "failed": {"fencing_token": 1, "reason": "a test"},
+    "released": {"fencing_token": 1},
 }
 #: posts that only read, or may only read
 READING = ("schedule-files", "simulations", "replays")
 #: what answers call what they list
 LISTS = ("schedules", "jobs", "locations", "matched", "tables", "queues", "tasks", "records",
-         "consumers", "events", "runs", "groups")  # fmt: skip
+         "consumers", "events", "runs", "groups", "workers")  # fmt: skip
 
 
 def declared(client: TestClient) -> list[tuple[str, str, str]]:
@@ -212,6 +221,12 @@ def test_a_narrowed_token_reaches_nothing_else(
         plant_partitions(tx)
     with_all = api()
     task = with_all.get("/compaction/tasks").json()["tasks"][0]["task"]
+    assert with_all.put("/workers/w", json={"name": "w"}).status_code == 200
+    with database.begin() as tx:
+        queues.set_state(tx, "big", QueueState.OPEN)
+        claim = attempts.claim(tx, (), "w", worker_id="w")
+    assert claim is not None
+    attempt = claim.attempt_id
     (job,) = with_all.get("/jobs").json()["jobs"]
     body = schedule("a").to_form()
     for number, limit in enumerate(("location=there", "schedule=b*")):
@@ -227,6 +242,7 @@ def test_a_narrowed_token_reaches_nothing_else(
                 queue="big", queue_action="resume", task=task, task_action="cancel",
                 consumer="totals", group="ops", pause_action="pause", run="none",
                 token="t0",
+                worker="w", worker_action="drain", attempt=attempt,
             )  # fmt: skip
             where = where.replace("job-actions/enable", "job-actions/cancel")
             form = FORMS.get(path.rpartition("/")[2], body)

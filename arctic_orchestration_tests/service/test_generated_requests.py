@@ -23,6 +23,7 @@ from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.schedules.views.locations import ListedLocation
 from arctic_orchestration.service import simulation
+from arctic_orchestration.service.claim_waiters import ClaimWaiters
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.conftest import MakeApi
@@ -44,11 +45,27 @@ _CHECKED = [
 TRIGGER = on.partitions("raw/a", count=2) | on.cron("0 4 * * *")
 FORM = Schedule(name="a", target="rollup", trigger=TRIGGER, enabled=True).to_form()
 _numbers = itertools.count(1)
+#: of workers' requests that come through, by the last word of the operation's path
+BODIES: dict[str, Any] = {
+    "{worker}": {"name": "w"},
+    "claim": {"key": "k"},
+    "beat": {},
+    "merged": {"fencing_token": 1, "outputs": [], "rows_in": 0, "way": "append"},
+    "failed": {"fencing_token": 1, "reason": "a test"},
+    "released": {"fencing_token": 1},
+}
+
+
+def attempt_of(client: TestClient, task: str) -> str | None:
+    """The last attempt of a task."""
+    tried = client.get(f"/compaction/tasks/{task}").json()["tried"]
+    return tried[-1]["attempt"] if tried else None
 
 
 def make_objects(client: TestClient) -> dict[str, Any]:
     """Makes what requests may be about, unless it is there; returns parameters of paths."""
     client.post("/schedules", json=FORM)
+    client.put("/workers/w", json={"name": "w"})
     job = client.post("/schedules/a/launch").json()
     tasks = client.get("/compaction/tasks?state=all").json()["tasks"]
     return {
@@ -56,7 +73,8 @@ def make_objects(client: TestClient) -> dict[str, Any]:
         "table": "lake.busy", "queue": "big", "queue_action": "pause",
         "task": tasks[0]["task"] if tasks else "none", "task_action": "retry",
         "consumer": "totals", "group": "ops", "pause_action": "pause", "run": "none",
-        "token": "none",
+        "token": "none", "worker": "w", "worker_action": "drain",
+        "attempt": (tasks and attempt_of(client, tasks[0]["task"])) or "none",
     }  # fmt: skip
 
 
@@ -88,7 +106,7 @@ def sound(operation: Any, path: dict[str, Any]) -> Any:
         options["headers"]["Idempotency-Key"] = f"k{next(_numbers) % 9}"
         options["body"] = {"arrivals": [{"asset": "raw/a", "partition": "1"}]}
     elif operation.body:
-        options["body"] = FORM
+        options["body"] = BODIES.get(operation.path.rpartition("/")[2], FORM)
     if "body" in options:
         options["media_type"] = "application/json"
     return operation.as_strategy(GenerationMode.POSITIVE, **options)
@@ -136,6 +154,11 @@ def exercise(operation: Any, client: TestClient, examples: int) -> Counter[int]:
     return statuses
 
 
+async def at_once(*_: Any) -> bool:
+    """A claim that waits for nothing."""
+    return False
+
+
 @pytest.mark.proof
 @pytest.mark.timeout(3_600)
 @pytest.mark.usefixtures("instance")
@@ -149,6 +172,7 @@ def test_no_request_breaks_the_service(
     # A process for each simulation would cost more than all the rest.
     monkeypatch.setattr(simulation, "run", lambda question: simulation.answers(**question))
     world()
+    monkeypatch.setattr(ClaimWaiters, "wait", at_once)
     with database.begin() as tx:
         plant_compaction(tx)
         plant_partitions(tx)

@@ -32,7 +32,7 @@ from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState
 from arctic_orchestration.service import tokens, worker_documents, workers
 from arctic_orchestration.service.scopes import parse_scopes
 from arctic_orchestration.state.audit import Actor
-from arctic_orchestration.state.compaction_tables import compaction_attempts
+from arctic_orchestration.state.compaction_tables import compaction_attempts, compaction_tasks
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import (
     lake_in,
@@ -79,8 +79,10 @@ class Bench:
         try:
             registered = len(self.service.proxy.requests("PUT")) + 1
             self._until(
-                lambda: process.poll() is not None
-                or len(self.service.proxy.requests("PUT")) >= registered,
+                lambda: (
+                    process.poll() is not None
+                    or len(self.service.proxy.requests("PUT")) >= registered
+                ),
                 "it registers",
             )
             assert process.poll() is None, log.read_text()
@@ -306,7 +308,7 @@ def _ends_in_order(bench: Bench) -> None:
     """On SIGTERM it claims nothing more, and finishes its task or puts it back."""
     with bench.database.begin() as tx:
         # The task that was put back must not come first.
-        tx.execute(sa.delete(task_store.compaction_tasks))
+        tx.execute(sa.delete(compaction_tasks))
     bench.service.proxy.faults.clear()
     with bench.worker() as process:
         was_hit = bench.is_hit("merged", Fault.REFUSED, Fault.REFUSED)

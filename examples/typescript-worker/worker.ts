@@ -146,6 +146,7 @@ async function slot() {
       const answer = await own("/claim", body, AbortSignal.any([
         waiting.signal, AbortSignal.timeout(longestWait * 1000 + 30_000)]));
       obey(answer.order);
+      if (answer.retry_seconds) await sleep(1000 * answer.retry_seconds);
       if (!answer.assignment) continue;
       key = undefined;
       const lease = answer.waited_seconds + answer.assignment.lease_seconds;

@@ -215,6 +215,8 @@ class HttpSource:
             return None
         self._order = Order(answer["order"])
         found = answer["assignment"]
+        if answer["retry_seconds"]:
+            raise ServerUnavailable("the table of a task cannot be loaded now")
         if found is None:
             return None
         self._keys.key = None

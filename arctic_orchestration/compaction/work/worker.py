@@ -219,14 +219,17 @@ class Worker:
             if thread is None or held.replaced:
                 return
             held.replaced = True
-            self._hanging.add(thread)
-            too_many = len(self._hanging) > _MOST_HANGING
+            too_many = len(self._hanging) >= _MOST_HANGING
         _log.warning("task %s is lost: its merge takes longer than it may", held.claim.task.id)
         if too_many:
-            self._broken = f"{len(self._hanging)} merges took longer than they may"
+            self._broken = f"{_MOST_HANGING + 1} merges took longer than they may"
             self._draining.set()
         elif not self._draining.is_set():
+            # Before the other one counts as hanging: without a thread the worker would end.
             self._start_thread()
+        with self._lock:
+            if id in self._merging:
+                self._hanging.add(thread)
 
     def _work(self, until_idle: timedelta | None) -> None:
         idle_since = time.monotonic()
