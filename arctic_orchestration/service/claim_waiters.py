@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from starlette.concurrency import run_in_threadpool
 
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.queue.claim_order import claimable
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.state.database import Database
@@ -79,10 +80,7 @@ class ClaimWaiters:
         while self._waiters:
             pause = INTERVAL_SECONDS
             try:
-                served = [waiter.queues for waiter in self._waiters if waiter.queues is not None]
-                if served:
-                    names = sorted(set().union(*served)) if all(served) else ()
-                    self._wake_for(await run_in_threadpool(self._claimable, names))
+                self._wake_for(await run_in_threadpool(self._claimable))
             except DatabaseUnavailable as error:
                 _log.warning("claims wait: %s", error)
                 pause = _PAUSE_SECONDS
@@ -91,9 +89,10 @@ class ClaimWaiters:
                 pause = _PAUSE_SECONDS
             await asyncio.sleep(pause)
 
-    def _claimable(self, queues: Sequence[str]) -> Counter[str]:
+    def _claimable(self) -> Counter[str]:
         with self._database.read() as tx:
-            return claimable(tx, queues)
+            # By this machine's clock, and without locks: the claim decides.
+            return claimable(tx, utc_now())
 
     def _wake_for(self, tasks: Counter[str]) -> None:
         for waiter in self._waiters if tasks else ():

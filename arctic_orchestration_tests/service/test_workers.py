@@ -349,12 +349,12 @@ def test_a_thousand_claims_wait_without_threads(database: Database) -> None:
         asked = 0
         ask = waiters._claimable
 
-        def counted(names: Any) -> Any:
+        def counted() -> Any:
             nonlocal asked
             asked += 1
-            return ask(names)
+            return ask()
 
-        waiters._claimable = counted  # type: ignore[method-assign, assignment]
+        waiters._claimable = counted  # type: ignore[method-assign]
         woken: list[int] = []
 
         async def one(number: int, *names: str) -> None:

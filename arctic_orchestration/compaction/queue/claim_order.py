@@ -1,7 +1,7 @@
 """Which task is claimed next: the queue by shares, the task in it by rank."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import Any
@@ -19,9 +19,7 @@ from arctic_orchestration.state.compaction_tables import (
     is_failed,
     is_planned,
 )
-from arctic_orchestration.state.dialect import database_time
-
-Time = Callable[[sa.Connection], datetime]
+from arctic_orchestration.state.dialect import UtcTime
 
 #: the first task of a queue that no other worker is about to claim
 FIRST = (
@@ -30,6 +28,20 @@ FIRST = (
     .order_by(compaction_tasks.c.rank, compaction_tasks.c.id)
     .limit(1)
     .with_for_update(skip_locked=True, key_share=True)
+)
+
+#: in two parts, for the partial index of each
+_CLAIMABLE = sa.union_all(
+    *(
+        sa.select(compaction_tasks.c.queue, sa.func.count())
+        .join(compaction_queues, compaction_queues.c.name == compaction_tasks.c.queue)
+        .where(condition, compaction_queues.c.state != QueueState.PAUSED.value)
+        .group_by(compaction_tasks.c.queue)
+        for condition in (
+            is_planned,
+            is_failed & (compaction_tasks.c.not_before <= sa.bindparam("now", type_=UtcTime())),
+        )
+    )
 )
 
 
@@ -54,23 +66,11 @@ def first_claimable(
     return None
 
 
-def claimable(
-    tx: sa.Connection, queues: Sequence[str], *, time: Time = database_time
-) -> Counter[str]:
-    """Counts the tasks that workers may claim now, by queue; no names: of all queues."""
-    task, queue = compaction_tasks.c, compaction_queues.c
+def claimable(tx: sa.Connection, now: datetime) -> Counter[str]:
+    """Counts the tasks that workers may claim now, by queue; one statement, for frequent use."""
     counts: Counter[str] = Counter()
-    for condition in (is_planned, is_failed & (task.not_before <= time(tx))):
-        query = (
-            sa.select(task.queue, sa.func.count())
-            .join(compaction_queues, queue.name == task.queue)
-            .where(condition, queue.state != QueueState.PAUSED.value)
-            .group_by(task.queue)
-        )
-        if queues:
-            query = query.where(dialect.among(tx, task.queue, queues))
-        for name, number in tx.execute(query):
-            counts[name] += number
+    for name, number in tx.execute(_CLAIMABLE, {"now": now}):
+        counts[name] += number
     return counts
 
 
