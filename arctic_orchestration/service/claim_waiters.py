@@ -45,6 +45,8 @@ class ClaimWaiters:
         self._database = database
         self._waiters: dict[_Waiter, None] = {}
         self._watcher: asyncio.Task[None] | None = None
+        #: how many tasks are claimable, as of the last answer; none: unknown
+        self._tasks: Counter[str] | None = None
 
     async def wait(self, worker: str, queues: Sequence[str] | None, seconds: float) -> bool:
         """Waits until a task of the queues may be claimable, or the worker has another order.
@@ -70,6 +72,11 @@ class ClaimWaiters:
         finally:
             del self._waiters[waiter]
 
+    @property
+    def has_none(self) -> bool:
+        """Whether nothing was claimable a moment ago: a claim need not try before it waits."""
+        return self._tasks is not None and not self._tasks
+
     def wake(self, worker: str) -> None:
         """Wakes the claims of a worker; called in the event loop."""
         for waiter in self._waiters:
@@ -80,14 +87,17 @@ class ClaimWaiters:
         while self._waiters:
             pause = INTERVAL_SECONDS
             try:
-                self._wake_for(await run_in_threadpool(self._claimable))
+                self._tasks = await run_in_threadpool(self._claimable)
+                self._wake_for(Counter(self._tasks))
             except DatabaseUnavailable as error:
+                self._tasks = None
                 _log.warning("claims wait: %s", error)
                 pause = _PAUSE_SECONDS
             except Exception:
                 _log.exception("claims wait")
                 pause = _PAUSE_SECONDS
             await asyncio.sleep(pause)
+        self._tasks = None
 
     def _claimable(self) -> Counter[str]:
         with self._database.read() as tx:

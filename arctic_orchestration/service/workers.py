@@ -110,7 +110,8 @@ async def claim(
     form = documents.ClaimForm.parse(body)
     began_at = time.monotonic()
     ends_at = began_at + form.wait_seconds
-    answer, one = await run_in_threadpool(_claimed, service, caller, worker, form.key)
+    tries = not (form.wait_seconds and service.waiters.has_none)
+    answer, one = await run_in_threadpool(_claimed, service, caller, worker, form.key, tries)
     while not (answer.assignment or answer.retry_seconds or answer.order is Order.STOP):
         queues = one.queues if answer.order is Order.RUN else None
         left = ends_at - time.monotonic()
@@ -178,9 +179,9 @@ async def act_on_worker(
 
 
 def _claimed(
-    service: Service, caller: Caller, worker: str, key: str
+    service: Service, caller: Caller, worker: str, key: str, tries: bool = True
 ) -> tuple[documents.ClaimAnswer, Worker]:
-    """Claims a task if one is claimable, and returns the worker.
+    """Claims a task if one is claimable and it ``tries``, and returns the worker, which beats.
 
     Errors:
         TransitionRefused: the attempt that was claimed with the key has ended.
@@ -198,7 +199,7 @@ def _claimed(
         found = None
         if before is not None:
             found = attempts.claim_of(tx, before)
-        elif one.order is Order.RUN:
+        elif one.order is Order.RUN and tries:
             found = attempts.claim(
                 tx, one.queues, one.name, life=LEASE, worker_id=worker, key=key
             )  # fmt: skip

@@ -190,6 +190,9 @@ class World:
         worker = self.chance.choice(self.workers)
         if what == "commit":
             self.commit()
+            # Also what a late request claimed for one of them.
+            dead = [one.info.id for one in self.dead]
+            self.expire(compaction_attempts.c.worker_id.in_(dead))
         elif what == "late" and worker.held is not None:
             # As if it had been silent for its lease.
             worker.is_late = True
@@ -203,8 +206,6 @@ class World:
                 worker.step()
             except ServerUnavailable:
                 self.network.counts["repeated"] += 1
-        for one in self.dead:
-            self.expire(compaction_attempts.c.worker_id == one.info.id)
         with self.database.read() as tx:
             for one in self.workers:
                 assert len(attempts.live_attempts_of(tx, one.info.id)) <= 1, "one was forgotten"

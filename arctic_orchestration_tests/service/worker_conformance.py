@@ -167,6 +167,18 @@ def check_worker(
         place: an empty directory.
         environment: what the worker needs beside ``PATH`` and ``HOME``.
     """
+    with bench_of(command, place, environment) as bench:
+        with bench.worker():
+            for step in STEPS:
+                step(bench)
+        _ends_in_order(bench)
+
+
+@contextmanager
+def bench_of(
+    command: Sequence[str], place: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[Bench]:
+    """A service and a lake for a worker that is not started yet; arguments as above."""
     database = Database.open(f"sqlite:///{place / 'arctic.db'}")
     with database.begin() as tx:
         ann = Actor(name="ann", cluster="default")
@@ -176,11 +188,7 @@ def check_worker(
         patch.setattr(worker_documents, "LONGEST_WAIT_SECONDS", _WAIT_SECONDS)
         with served(database, place / "lake") as service:
             catalog = lake_in(place / "lake")
-            bench = Bench(command, environment or {}, place, database, catalog, service, token)
-            with bench.worker():
-                for step in STEPS:
-                    step(bench)
-            _ends_in_order(bench)
+            yield Bench(command, environment or {}, place, database, catalog, service, token)
     database.close()
 
 
