@@ -1,6 +1,7 @@
 """A worker over HTTP: the same loop, without state database and catalog."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,9 +10,12 @@ from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work import workers
 from arctic_orchestration.compaction.work.http_source import HttpSource, Server
 from arctic_orchestration.compaction.work.worker import What, Worker
+from arctic_orchestration.errors import RequestRefused
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.cli.conftest import Outcome, arctic
 from arctic_orchestration_tests.compaction.small_lake import (
     Merging,
     lake_in,
@@ -20,7 +24,11 @@ from arctic_orchestration_tests.compaction.small_lake import (
     table_of,
     tasks_of,
 )
-from arctic_orchestration_tests.service.lossy_service import Served, served
+from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.service.lossy_service import SECONDS, Served, served
+from arctic_orchestration_tests.service.test_access import token
+
+__all__ = ["arctic"]
 
 AT_ONCE = timedelta(0)
 
@@ -56,3 +64,75 @@ def test_it_merges_what_waits_and_a_committer_publishes_it(
     assert len(list(table.refresh().scan().plan_files())) == 3
     assert service.proxy.requests("DELETE")[0].status == 204
     assert all(one.status < 300 for one in service.proxy.seen)
+
+
+def test_a_worker_that_waits_for_a_task_ends_when_it_is_drained(
+    database: Database, catalog: Catalog, service: Served
+) -> None:
+    """Its waiting claim is cut off; what that would have claimed is put back."""
+    worker = http_worker(service, Merging())
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    waiters = service.proxy.app.state.service.waiters
+    until(lambda: bool(waiters._waiters), SECONDS, "it waits, for up to 50 s")
+    worker.drain()
+    # The end of the worker is a request that does not wait.
+    service.proxy.waits_for("DELETE")
+    thread.join(SECONDS)
+    offered(database, table_of(catalog))
+    assert not thread.is_alive()
+    assert [task.state for task in tasks_of(database)] == [TaskState.PLANNED]
+
+
+def test_a_worker_that_was_forgotten_registers_again(
+    database: Database, catalog: Catalog, service: Served
+) -> None:
+    """As after a day without a connection."""
+    offered(database, table_of(catalog, files=2), at_once=1)
+    source = HttpSource(Server(service.address))
+    merging = Merging(before=lambda group: forget(database))
+    done = Worker(source, merging, poll=AT_ONCE).run(AT_ONCE)
+    assert done.of(What.MERGED) == 2
+    assert len(service.proxy.requests("PUT")) >= 2
+
+
+def forget(database: Database) -> None:
+    with database.begin() as tx:
+        for one in workers.live_workers(tx):
+            workers.forget_worker(tx, one.id)
+
+
+def test_the_token_is_read_for_each_request(database: Database, tmp_path: Path) -> None:
+    """So that it can be replaced without a restart; a wrong one is refused with its reason."""
+    file = tmp_path / "token"
+    with served(database, tmp_path / "lake", require_token=True) as made:
+        server = Server(made.address, write(file, "wrong"))
+        with pytest.raises(RequestRefused, match="401: the token is unknown"):
+            server.request("GET", "")
+        write(file, token(database, "workers:write") + "\n")
+        assert server.request("GET", "") == {"workers": []}
+
+
+def write(file: Path, text: str) -> Path:
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (("--token-file", "t"), "--token-file"),
+        (("--server", "host:3001"), "--server"),
+        (("--server", "ftp://host"), "--server"),
+        (("--server", "http://host:99999"), "--server"),
+        (("--server", "http://127.0.0.1:1", "--lease", "90s"), "--lease"),
+        (("--server", "http://127.0.0.1:1", "--token-file", "none"), "--token-file"),
+        (("--server", "http://127.0.0.1:1"), "http://127.0.0.1:1 did not answer"),
+    ],
+)
+def test_the_command_refuses_before_spark_starts(
+    arctic: Callable[..., Outcome], arguments: tuple[str, ...], refused: str
+) -> None:
+    """Options that do not fit, a server that does not answer."""
+    result = arctic("compaction", "worker", *arguments)
+    assert (result.code, refused in result.err) == (2, True), result.err
