@@ -12,6 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from arctic_orchestration.compaction.work import workers
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, SchemaOutdated
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
@@ -216,6 +217,27 @@ def test_an_old_record_of_the_audit_has_no_request(empty_url: str) -> None:
         (record,) = audit.records(tx)
     assert (record.before, record.after) == (None, None)
     assert record.actor == audit.Actor(name="ann", cluster="c")
+    database.close()
+
+
+def test_a_worker_from_before_its_orders_runs(empty_url: str) -> None:
+    """Of its memory, version and labels nothing is known."""
+    database = Database(empty_url)
+    with database.begin() as tx:
+        command.upgrade(configuration(tx), "0026")
+        at = "2026-01-01 12:00:00.000000"
+        row = f"('w', 'one', '[]', 2, 'h', 7, '{at}', '{at}')"
+        tx.execute(
+            sa.text(
+                "insert into arctic_compaction_workers (id, name, queues, parallelism, host, pid,"
+                f" started_at, seen_at) values {row}"
+            )
+        )
+    database.upgrade()
+    with database.read() as tx:
+        worker = workers.worker_by_id(tx, "w")
+    assert worker.order is workers.Order.RUN
+    assert (worker.memory, worker.version, worker.labels) == (None, "", {})
     database.close()
 
 
