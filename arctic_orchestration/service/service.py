@@ -204,7 +204,8 @@ def _may_read_some(caller: Caller, location: str) -> bool:
     return any(scope.reaches(caller.room, caller.verb, location) for scope in caller.scopes)
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
+    # Not a thread's: it waits for nothing.
     service: Service = request.app.state.service
     return service
 

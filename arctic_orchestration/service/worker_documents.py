@@ -11,8 +11,9 @@ from arctic_orchestration.lake.file_groups import DeleteKind
 from arctic_orchestration.service.documents import At, Document
 from arctic_orchestration.specification import Specification
 
-#: the longest wait of a claim: proxies often end a request after a minute
-LONGEST_WAIT_SECONDS = 50
+#: the longest wait of a claim, which is the worker's heartbeat meanwhile. A proxy that ends it
+#: sooner does no harm: the claim is repeated.
+LONGEST_WAIT_SECONDS = 90
 _MOST_ATTEMPTS = 1_000
 _MOST_OUTPUTS = 10_000
 _LONGEST = 2**63 - 1
