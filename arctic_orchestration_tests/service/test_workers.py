@@ -231,7 +231,7 @@ def test_a_heartbeat_renews_and_tells(client: TestClient, database: Database, ta
     work = claimed(client)
     held = {"attempt": work["attempt"], "fencing_token": 1}
 
-    def told(*attempts: dict[str, Any], worker: str = "w") -> tuple[str, list[str]]:
+    def beat_answer(*attempts: dict[str, Any], worker: str = "w") -> tuple[str, list[str]]:
         answer = client.post(f"/workers/{worker}/beat", json={"attempts": list(attempts)}).json()
         return answer["order"], [one["answer"] for one in answer["attempts"]]
 
@@ -239,16 +239,16 @@ def test_a_heartbeat_renews_and_tells(client: TestClient, database: Database, ta
         soon = utc_now() + timedelta(seconds=5)
         tx.execute(sa.update(compaction_attempts).values(expires_at=soon))
     wrong, unknown = {**held, "fencing_token": 2}, {**held, "attempt": "none"}
-    assert told(held, wrong, unknown) == ("run", ["go on", "lost", "lost"])
+    assert beat_answer(held, wrong, unknown) == ("run", ["go on", "lost", "lost"])
     with database.read() as tx:
         (attempt,) = attempts.attempts_of(tx, task.id)
     assert attempt.expires_at > utc_now() + timedelta(seconds=50)
     assert client.put("/workers/v", json={"name": "two"}).status_code == 200
-    assert told(held, worker="v") == ("run", ["lost"])
+    assert beat_answer(held, worker="v") == ("run", ["lost"])
     assert client.post("/workers/w/stop").status_code == 200
-    assert told(held) == ("stop", ["cancel"])
+    assert beat_answer(held) == ("stop", ["cancel"])
     expire(database)
-    assert told(held) == ("stop", ["lost"])
+    assert beat_answer(held) == ("stop", ["lost"])
 
 
 def test_a_drained_worker_gets_nothing(client: TestClient, database: Database, task: Task) -> None:
