@@ -28,7 +28,7 @@ from arctic_orchestration.compaction.views.tasks import (
     task_document,
     task_json,
 )
-from arctic_orchestration.compaction.work.attempts import attempts_of
+from arctic_orchestration.compaction.work.attempt_lookup import attempts_of
 from arctic_orchestration.compaction.work.workers import live_workers
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.service import compaction_documents as documents

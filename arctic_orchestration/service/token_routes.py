@@ -1,7 +1,7 @@
 """``/tokens``: who may call this API, and for what.
 
-Only for callers with ``*:write`` without limits. That includes every scope, so nobody creates a
-token that may do more than its creator.
+Only for callers with ``*:write`` without limits. That includes every scope, so a token
+never may do more than its creator.
 """
 
 from typing import Annotated, Literal

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Path
 
 from arctic_orchestration.compaction.queue import task_store
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup, attempts
 from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.errors import Refused, TransitionRefused
 from arctic_orchestration.service import worker_documents as documents
@@ -41,7 +41,7 @@ def report_merged(
     form = documents.MergedForm.parse(body)
 
     def report(tx: sa.Connection) -> None:
-        tried = attempts.attempt_by_id(tx, attempt)
+        tried = attempt_lookup.attempt_by_id(tx, attempt)
         outputs = checked_outputs(form, tried, task_store.group_of(tx, tried.task_id))
         if tried.outputs is not None and list(tried.outputs) != outputs:
             raise TransitionRefused(f"Attempt {attempt} has reported other outputs")
@@ -105,14 +105,14 @@ def _reported(
             return _attempt(tx, caller, attempt)
     except Refused:
         with service.database.read() as tx:
-            found = attempts.attempt_by_id(tx, attempt)
+            found = attempt_lookup.attempt_by_id(tx, attempt)
             if found.token == token and found.state in accepted:
                 return _attempt(tx, caller, attempt)
         raise
 
 
 def _attempt(tx: sa.Connection, caller: Caller, id: str) -> documents.AttemptDocument:
-    found = attempts.attempt_by_id(tx, id)
+    found = attempt_lookup.attempt_by_id(tx, id)
     task = task_store.task_by_id(tx, found.task_id)
     caller.check(queue=task.queue)
     return documents.AttemptDocument(

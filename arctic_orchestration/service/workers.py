@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from arctic_orchestration.compaction import control
 from arctic_orchestration.compaction.queue import task_store
-from arctic_orchestration.compaction.work import attempts, workers
+from arctic_orchestration.compaction.work import attempt_lookup, attempts, workers
 from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.compaction.work.attempts import LEASE
 from arctic_orchestration.compaction.work.workers import Order, Worker, WorkerInfo
@@ -87,7 +87,7 @@ def end_worker(service: ServiceOfApp, caller: WorkersWriter, worker: WorkerId) -
     with service.database.begin() as tx:
         with suppress(NotFound):
             check_queues(caller, workers.lock_worker(tx, worker).queues)
-        for one in attempts.live_attempts_of(tx, worker):
+        for one in attempt_lookup.live_attempts_of(tx, worker):
             caller.check(queue=task_store.task_by_id(tx, one.task_id).queue)
             with suppress(Refused):
                 attempts.release(tx, one.id, one.token)
@@ -133,7 +133,7 @@ def beat(
     with service.database.begin() as tx:
         one = workers.lock_worker(tx, worker, beats=True)
         check_queues(caller, one.queues)
-        own = {held.id for held in attempts.live_attempts_of(tx, worker)}
+        own = {held.id for held in attempt_lookup.live_attempts_of(tx, worker)}
     answers = []
     for held in form.attempts:
         renewed = False
@@ -191,14 +191,14 @@ def _claimed(
         # Locked: of two requests with one key, the second finds the claim of the first.
         one = workers.lock_worker(tx, worker, beats=True)
         check_queues(caller, one.queues)
-        before = attempts.attempt_by_key(tx, worker, key)
+        before = attempt_lookup.attempt_by_key(tx, worker, key)
         if before is not None and before.state is not AttemptState.LIVE:
             raise TransitionRefused(
                 f"Claim {key!r} is over: attempt {before.id} is {before.state}; claim with another"
             )
         found = None
         if before is not None:
-            found = attempts.claim_of(tx, before)
+            found = attempt_lookup.claim_of(tx, before)
         elif one.order is Order.RUN and tries:
             found = attempts.claim(
                 tx, one.queues, one.name, life=LEASE, worker_id=worker, key=key
@@ -255,5 +255,5 @@ def _described(tx: sa.Connection, one: Worker) -> documents.WorkerDocument:
         started_at=iso(one.started_at),
         seen_at=iso(one.seen_at),
         order=one.order,
-        tasks=len(attempts.live_attempts_of(tx, one.id)),
+        tasks=len(attempt_lookup.live_attempts_of(tx, one.id)),
     )

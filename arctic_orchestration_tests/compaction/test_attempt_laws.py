@@ -23,7 +23,7 @@ from arctic_orchestration.compaction.commit import commits
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.task import LIVE, TaskState
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup, attempts
 from arctic_orchestration.compaction.work.attempt import Claim
 from arctic_orchestration.errors import Refused
 from arctic_orchestration.state.database import Database
@@ -216,7 +216,7 @@ class Attempts(RuleBasedStateMachine):
                 assert found.attempts <= found.max_attempts
                 assert len(task.merges) <= 1
                 assert (found.state in LIVE) == (found.ended_at is None)
-                live = [one for one in attempts.attempts_of(tx, id) if one.state == "live"]
+                live = [one for one in attempt_lookup.attempts_of(tx, id) if one.state == "live"]
                 assert [one.id for one in live] == (
                     [task.holder] if task.state == "claimed" else []
                 )

@@ -11,7 +11,7 @@ from arctic_orchestration.compaction.queue import backoff, queues, task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.queues import CompactionQueue
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup, attempts
 from arctic_orchestration.compaction.work.attempt import AttemptState, Claim, MergedFile
 from arctic_orchestration.errors import InvalidInput, Refused
 from arctic_orchestration.state.database import Database
@@ -77,7 +77,7 @@ def test_a_claim_has_all_that_a_worker_needs(database: Database) -> None:
     with database.begin() as tx:
         assert attempts.claim(tx, [], "w2", time=clock) is None
         assert task_store.task_by_id(tx, claim.task.id) == claim.task
-        (attempt,) = attempts.attempts_of(tx, claim.task.id)
+        (attempt,) = attempt_lookup.attempts_of(tx, claim.task.id)
     assert (attempt.state, attempt.worker) == (AttemptState.LIVE, "w1")
     assert claim.task.reason == "attempt 1 of 3, by worker w1"
 
@@ -88,7 +88,7 @@ def test_a_merge_that_is_reported_waits_for_the_committer(database: Database) ->
     claim = claimed(database, clock)
     with database.begin() as tx:
         attempts.merged(tx, claim.attempt_id, claim.token, **MERGE, time=clock)
-        (attempt,) = attempts.attempts_of(tx, claim.task.id)
+        (attempt,) = attempt_lookup.attempts_of(tx, claim.task.id)
         assert attempt.state is AttemptState.MERGED
         assert attempt.outputs == (MergedFile(path="out.parquet", size=1000, rows=199),)
         assert (attempt.rows_in, attempt.rows_deleted, attempt.rows_out) == (200, 1, 199)
@@ -234,7 +234,7 @@ def test_a_late_report_is_refused_even_before_the_expiry_is_noticed(database: Da
         attempts.failed(tx, "nobody", 1, "x", time=clock)
     with database.begin() as tx:
         attempts.merged(tx, new.attempt_id, new.token, **MERGE, time=clock)
-        states = [attempt.state for attempt in attempts.attempts_of(tx, new.task.id)]
+        states = [attempt.state for attempt in attempt_lookup.attempts_of(tx, new.task.id)]
     assert states == [AttemptState.LOST, AttemptState.MERGED]
 
 

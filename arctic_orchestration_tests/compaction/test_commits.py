@@ -10,7 +10,7 @@ from arctic_orchestration.compaction.commit import commit_leases, commits, orpha
 from arctic_orchestration.compaction.queue import backoff, task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.task import PlannedTask, TaskKind, TaskState
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup, attempts
 from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.errors import InvalidInput, NotFound, Refused, TransitionRefused
 from arctic_orchestration.state.database import Database
@@ -88,7 +88,7 @@ def test_a_commit_ends_its_tasks_and_is_recorded(database: Database) -> None:
             task = task_store.task_by_id(tx, id)
             assert (task.state, task.snapshot_id) == (TaskState.COMMITTED, 77)
             assert (task.ended_at, task.reason) == (clock.now, "in snapshot 77")
-            assert attempts.attempts_of(tx, id)[0].state is AttemptState.COMMITTED
+            assert attempt_lookup.attempts_of(tx, id)[0].state is AttemptState.COMMITTED
         assert task_store.live_paths(tx, "lake.a") == {}
         assert tables.partitions_merged_at(tx, "lake.a") == {
             (TaskKind.MINOR, "day=1"): clock.now,
@@ -130,7 +130,7 @@ def test_a_task_that_conflicts_makes_its_table_due(database: Database) -> None:
         assert due.due_reason == f"task {first} came too late: file a is gone"
         assert set(task_store.live_paths(tx, "lake.a")) == {"b"}
         assert [one.task.id for one in commits.merged_tasks(tx, "lake.a")] == [second]
-        assert attempts.attempts_of(tx, first)[0].state is AttemptState.DROPPED
+        assert attempt_lookup.attempts_of(tx, first)[0].state is AttemptState.DROPPED
         clock.passes(days=1)
         assert [one.task_id for one in orphaned_outputs.to_clean(tx, time=clock)] == [first]
 
@@ -252,7 +252,7 @@ def test_a_merged_task_is_taken_back_by_who_has_the_table(database: Database) ->
         task = task_store.task_by_id(tx, first)
         assert (task.state, task.reason) == (TaskState.CANCELED, "canceled by a person")
         assert set(task_store.live_paths(tx, "lake.a")) == {"b"}
-        assert attempts.attempts_of(tx, first)[0].state is AttemptState.DROPPED
+        assert attempt_lookup.attempts_of(tx, first)[0].state is AttemptState.DROPPED
         assert tables.table_by_name(tx, "lake.a").version == version + 1
         with pytest.raises(TransitionRefused, match=f"{first} is canceled"):
             commits.cancel_merged(tx, first, "again", lease, time=clock)

@@ -20,7 +20,7 @@ from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.tables import table_by_name
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup
 from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import Worker
 from arctic_orchestration.errors import CatalogUnavailable
@@ -147,7 +147,7 @@ def test_outputs_that_are_not_what_they_should_be_are_put_aside(
     before = rows_of(table)
     merged(state, catalog, table)
     with state.read() as tx:
-        found = [attempts.attempts_of(tx, id)[-1] for id in tasks_of(state)]
+        found = [attempt_lookup.attempts_of(tx, id)[-1] for id in tasks_of(state)]
     Path(found[0].outputs[0].path).unlink()  # type: ignore[index]
     # The rows of another merge: readable, and as many bytes as it should have, but not these.
     one, other = (Path(each.outputs[0].path) for each in found[1:])  # type: ignore[index]
@@ -405,7 +405,7 @@ def test_what_no_snapshot_wants_is_removed(state: Database, catalog: Catalog, ta
     ids = merged(state, catalog, table)
     with state.read() as tx:
         paths = {
-            id: [Path(one.path) for one in attempts.attempts_of(tx, id)[-1].outputs or ()]
+            id: [Path(one.path) for one in attempt_lookup.attempts_of(tx, id)[-1].outputs or ()]
             for id in ids
         }
     table.refresh()

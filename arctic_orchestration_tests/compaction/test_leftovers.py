@@ -8,7 +8,7 @@ import pytest
 
 from arctic_orchestration.compaction.commit import commits, orphaned_outputs
 from arctic_orchestration.compaction.queue.offers import offer
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup, attempts
 from arctic_orchestration.compaction.work.attempt import Claim
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import (
@@ -89,7 +89,7 @@ def test_directories_are_removed_when_they_have_no_writer_any_more(database: Dat
     with database.begin() as tx:
         orphaned_outputs.cleaned(tx, lost.attempt_id, time=clock)
         orphaned_outputs.cleaned(tx, merged.attempt_id, time=clock)
-        assert attempts.attempts_of(tx, merged.task.id)[-1].cleaned_at is None
+        assert attempt_lookup.attempts_of(tx, merged.task.id)[-1].cleaned_at is None
     assert listed(database, clock) == [given_back.attempt_id]
 
 
@@ -125,7 +125,7 @@ def test_a_directory_is_found_where_it_was_written(database: Database) -> None:
         assert not attempts.writes_to(tx, silent.attempt_id, silent.token, "s3://x", time=clock)
         attempts.expire(tx, time=clock)
         assert not attempts.writes_to(tx, writes.attempt_id, writes.token, "s3://x", time=clock)
-        assert attempts.attempts_of(tx, writes.task.id)[0].location == location
+        assert attempt_lookup.attempts_of(tx, writes.task.id)[0].location == location
         clock.passes(hours=1)
         found = {one.attempt_id: one.location for one in orphaned_outputs.to_clean(tx, time=clock)}
     assert found == {writes.attempt_id: location, silent.attempt_id: None}
@@ -149,7 +149,7 @@ def test_what_cannot_be_removed_keeps_nothing_else_waiting(database: Database) -
     with database.begin() as tx:
         orphaned_outputs.cleaned(tx, first.attempt_id, time=clock)
         assert [one.attempt_id for one in orphaned_outputs.in_trouble(tx)] == [second.attempt_id]
-        assert attempts.attempts_of(tx, first.task.id)[0].clean_trouble is None
+        assert attempt_lookup.attempts_of(tx, first.task.id)[0].clean_trouble is None
 
 
 def test_what_a_snapshot_has_stays_for_good(database: Database) -> None:
@@ -161,7 +161,7 @@ def test_what_a_snapshot_has_stays_for_good(database: Database) -> None:
         orphaned_outputs.not_cleaned(tx, claim.attempt_id, "denied", HOUR, time=clock)
         orphaned_outputs.kept(tx, claim.attempt_id, "snapshot 7 has part-0.parquet")
         orphaned_outputs.cleaned(tx, claim.attempt_id, time=clock)
-        attempt = attempts.attempts_of(tx, claim.task.id)[0]
+        attempt = attempt_lookup.attempts_of(tx, claim.task.id)[0]
         assert (attempt.kept_reason, attempt.cleaned_at, attempt.clean_after) == (
             "snapshot 7 has part-0.parquet",
             None,

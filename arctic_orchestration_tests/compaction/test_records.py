@@ -10,7 +10,7 @@ from arctic_orchestration.compaction.commit.records import CompactionRecord
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.task import TaskKind, TaskState
-from arctic_orchestration.compaction.work import attempts, workers
+from arctic_orchestration.compaction.work import attempt_lookup, attempts, workers
 from arctic_orchestration.compaction.work.workers import WorkerInfo
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.state.database import Database
@@ -72,7 +72,7 @@ def test_what_is_old_is_pruned(database: Database) -> None:
         assert task_store.task_by_id(tx, broken).state is TaskState.QUARANTINED
         orphaned_outputs.cleaned(tx, broken_id, time=clock)
         assert records.prune(tx, NOON + 2 * MINUTE) == (1, 1)
-        assert attempts.attempts_of(tx, broken) == []
+        assert attempt_lookup.attempts_of(tx, broken) == []
         assert [task.id for task in task_store.tasks(tx)] == [live]
 
 

@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.work import attempts, task_source, workers
+from arctic_orchestration.compaction.work import attempt_lookup, attempts, task_source, workers
 from arctic_orchestration.compaction.work import worker as worker_module
 from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.compaction.work.database_source import DatabaseSource
@@ -56,7 +56,7 @@ def test_it_merges_what_waits_and_reports_it(state: Database, catalog: Catalog) 
     assert (done.of(What.CLAIMED), done.of(What.MERGED), done.of(What.FAILED)) == (3, 3, 0)
     assert {task.state for task in tasks_of(state)} == {TaskState.MERGED}
     with state.read() as tx:
-        found = [attempts.attempts_of(tx, task.id)[-1] for task in tasks_of(state)]
+        found = [attempt_lookup.attempts_of(tx, task.id)[-1] for task in tasks_of(state)]
     assert sorted(Path(path).name for path in merging.directories) == sorted(
         attempt.directory for attempt in found
     )
@@ -386,7 +386,7 @@ def run_once(worker: Worker) -> Any:
 def renewed_beyond(state: Database, moment: datetime) -> bool:
     """Whether the lease of the last attempt ends later than that."""
     with state.read() as tx:
-        return attempts.attempts_of(tx, task_store.tasks(tx)[0].id)[-1].expires_at > moment
+        return attempt_lookup.attempts_of(tx, task_store.tasks(tx)[0].id)[-1].expires_at > moment
 
 
 def ends_in(state: Database, span: timedelta) -> datetime:
@@ -419,7 +419,7 @@ def test_a_merge_that_hangs_keeps_neither_its_task_nor_the_worker(
     done = worker.run(AT_ONCE)
     (task,) = tasks_of(state)
     with state.read() as tx:
-        tried = [one.state for one in attempts.attempts_of(tx, task.id)]
+        tried = [one.state for one in attempt_lookup.attempts_of(tx, task.id)]
     assert tried[0] is AttemptState.LOST
     assert not goes_on.is_set()
     assert task.state is TaskState.MERGED

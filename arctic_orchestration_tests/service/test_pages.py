@@ -130,7 +130,7 @@ def test_the_first_page_has_each_cause_and_opens_to_its_members(pages: TestClien
 
 
 def test_a_wait_shows_holder_end_and_commands(pages: TestClient) -> None:
-    """One that a group holds, one that a known moment ends, one whose end nobody knows."""
+    """One that a group holds, one that a known moment ends, one whose end is unknown."""
     held = shown(pages, "/waiting?cause=concurrency:group:spark")
     assert link("/jobs", job_of(pages, "first")) in held.links
     assert f"arctic jobs cancel {job_of(pages, 'second')}" in held.text
@@ -138,7 +138,7 @@ def test_a_wait_shows_holder_end_and_commands(pages: TestClient) -> None:
     night = shown(pages, "/waiting?cause=window&kind=job").text
     assert "2026-01-01 13:00:00Z (known: opens), in 12h" in night
     paused = shown(pages, "/waiting?cause=paused").text
-    assert "nobody knows" in paused
+    assert "<dd>unknown" in paused
     assert "arctic queues resume low" in paused
 
 

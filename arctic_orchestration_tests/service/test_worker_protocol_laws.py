@@ -22,7 +22,7 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.commit import commits
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup, attempts
 from arctic_orchestration.compaction.work.attempt import AttemptState, MergedFile
 from arctic_orchestration.compaction.work.http_source import HttpSource, Server
 from arctic_orchestration.compaction.work.task_source import ClaimedTask
@@ -208,7 +208,9 @@ class World:
                 self.network.counts["repeated"] += 1
         with self.database.read() as tx:
             for one in self.workers:
-                assert len(attempts.live_attempts_of(tx, one.info.id)) <= 1, "one was forgotten"
+                assert len(attempt_lookup.live_attempts_of(tx, one.info.id)) <= 1, (
+                    "one was forgotten"
+                )
 
     def expire(self, which: sa.ColumnElement[bool]) -> None:
         with self.database.begin() as tx:

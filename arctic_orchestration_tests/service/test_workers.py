@@ -17,7 +17,7 @@ from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.queues import CompactionQueue
 from arctic_orchestration.compaction.queue.task import Task, TaskState
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup, attempts
 from arctic_orchestration.compaction.work.http_source import Server
 from arctic_orchestration.service import claim_waiters
 from arctic_orchestration.service.claim_waiters import ClaimWaiters
@@ -241,7 +241,7 @@ def test_a_heartbeat_renews_and_tells(client: TestClient, database: Database, ta
     wrong, unknown = {**held, "fencing_token": 2}, {**held, "attempt": "none"}
     assert beat_answer(held, wrong, unknown) == ("run", ["go on", "lost", "lost"])
     with database.read() as tx:
-        (attempt,) = attempts.attempts_of(tx, task.id)
+        (attempt,) = attempt_lookup.attempts_of(tx, task.id)
     assert attempt.expires_at > utc_now() + timedelta(seconds=50)
     assert client.put("/workers/v", json={"name": "two"}).status_code == 200
     assert beat_answer(held, worker="v") == ("run", ["lost"])

@@ -27,7 +27,7 @@ from pyiceberg.catalog import Catalog
 from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import Task, TaskState
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup, attempts
 from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState
 from arctic_orchestration.service import tokens, worker_documents, workers
 from arctic_orchestration.service.scopes import parse_scopes
@@ -118,7 +118,7 @@ class Bench:
 
     def attempts(self, task: Task) -> list[Attempt]:
         with self.database.read() as tx:
-            return attempts.attempts_of(tx, task.id)
+            return attempt_lookup.attempts_of(tx, task.id)
 
     def commit(self, task: Task) -> None:
         """Publishes a merged task; readers must see the same rows in one file."""

@@ -25,7 +25,7 @@ from arctic_orchestration.compaction.views.tasks import (
     task_json,
     tasks_by_state,
 )
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup
 from arctic_orchestration.console.display import (
     Rows,
     console,
@@ -102,7 +102,7 @@ def show(id: IdArgument, as_json: JsonOption = False) -> None:
     with opened_compaction() as opened, opened.database.read() as tx:
         found = task_store.task_by_id_part(tx, id)
         group = task_store.group_of(tx, found.id)
-        tried = attempts.attempts_of(tx, found.id)
+        tried = attempt_lookup.attempts_of(tx, found.id)
         history = task_store.history(tx, found.id)
         ahead = task_store.ahead_of(tx, found) if found.state is TaskState.PLANNED else None
     if as_json:

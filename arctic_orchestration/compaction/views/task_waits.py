@@ -11,7 +11,7 @@ from arctic_orchestration.compaction.queue import queues, ranking, task_store
 from arctic_orchestration.compaction.queue.task import LIVE, Task, TaskState
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.work.attempt import Attempt
-from arctic_orchestration.compaction.work.attempts import attempts_of
+from arctic_orchestration.compaction.work.attempt_lookup import attempts_of
 from arctic_orchestration.compaction.work.workers import Worker, live_workers
 from arctic_orchestration.quantities import counted, format_moment, iso, seconds, span
 from arctic_orchestration.state.compaction_tables import (

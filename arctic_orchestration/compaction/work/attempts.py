@@ -35,7 +35,7 @@ from arctic_orchestration.compaction.work.attempt import (
     directory_name,
 )
 from arctic_orchestration.compaction.work.expired_attempts import overdue_attempts
-from arctic_orchestration.errors import InvalidInput, NotFound, Refused
+from arctic_orchestration.errors import InvalidInput, Refused
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.quantities import format_duration, format_moment
@@ -43,9 +43,8 @@ from arctic_orchestration.state.compaction_tables import attempt_is_live, compac
 from arctic_orchestration.state.dialect import database_time
 
 __all__ = [
-    "LEASE", "Attempt", "AttemptState", "Claim", "MergedFile", "Output", "Time", "attempt_by_id",
-    "attempt_by_key", "attempts_of", "claim", "claim_of", "expire", "failed", "live_attempts_of",
-    "merged", "plan_again", "release", "renew", "writes_to",
+    "LEASE", "Attempt", "AttemptState", "Claim", "MergedFile", "Output", "Time", "claim", "expire",
+    "failed", "merged", "plan_again", "release", "renew", "writes_to",
 ]  # fmt: skip
 
 #: the duration of a claim's lease
@@ -329,54 +328,6 @@ def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
             values={"attempt_id": None},
         )  # fmt: skip
     return lost
-
-
-def attempts_of(tx: sa.Connection, task_id: str) -> list[Attempt]:
-    """Returns all attempts of a task, in order."""
-    col = compaction_attempts.c
-    query = sa.select(compaction_attempts).where(col.task_id == task_id).order_by(col.token)
-    return [Attempt.from_row(row) for row in tx.execute(query)]
-
-
-def attempt_by_id(tx: sa.Connection, id: str) -> Attempt:
-    """Returns an attempt.
-
-    Errors:
-        NotFound: no such attempt.
-    """
-    query = sa.select(compaction_attempts).where(compaction_attempts.c.id == id)
-    row = tx.execute(query).one_or_none()
-    if row is None:
-        raise NotFound(f"no attempt {id}")
-    return Attempt.from_row(row)
-
-
-def attempt_by_key(tx: sa.Connection, worker_id: str, key: str) -> Attempt | None:
-    """Returns the attempt of a worker's claim with a key; none: it claimed nothing so far."""
-    col = compaction_attempts.c
-    query = sa.select(compaction_attempts).where(col.worker_id == worker_id, col.claim_key == key)
-    row = tx.execute(query).one_or_none()
-    return None if row is None else Attempt.from_row(row)
-
-
-def claim_of(tx: sa.Connection, attempt: Attempt) -> Claim:
-    """Returns the claim of an attempt."""
-    return Claim(
-        task=task_store.task_by_id(tx, attempt.task_id),
-        group=task_store.group_of(tx, attempt.task_id),
-        attempt_id=attempt.id,
-        token=attempt.token,
-        claimed_at=attempt.claimed_at,
-        expires_at=attempt.expires_at,
-        directory=attempt.directory,
-    )
-
-
-def live_attempts_of(tx: sa.Connection, worker_id: str) -> list[Attempt]:
-    """Returns the live attempts of a worker, in the order of their tables and ids."""
-    col = compaction_attempts.c
-    query = sa.select(compaction_attempts).where(attempt_is_live, col.worker_id == worker_id)
-    return [Attempt.from_row(row) for row in tx.execute(query.order_by(col.table_name, col.id))]
 
 
 def _held(attempt_id: str, token: int, now: datetime) -> tuple[sa.ColumnElement[bool], ...]:

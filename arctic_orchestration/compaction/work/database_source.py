@@ -8,7 +8,7 @@ from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.compaction import catalog_binding
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.work import attempts, workers
+from arctic_orchestration.compaction.work import attempt_lookup, attempts, workers
 from arctic_orchestration.compaction.work.attempt import AttemptState, directory_name
 from arctic_orchestration.compaction.work.attempts import LEASE
 from arctic_orchestration.compaction.work.task_source import (
@@ -117,7 +117,7 @@ class DatabaseSource:
 
     def state(self, work: Work) -> AttemptState | None:
         with self._database.read() as tx:
-            found = attempts.attempts_of(tx, work.task.id)
+            found = attempt_lookup.attempts_of(tx, work.task.id)
         return next((one.state for one in found if one.id == work.attempt_id), None)
 
     def interrupt(self) -> None:

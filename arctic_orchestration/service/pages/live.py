@@ -79,7 +79,7 @@ class LivePages:
         Errors:
             ArcticError: the caller may not see it, or it does not exist.
         """
-        # Each viewer, so that nobody sees what only others may.
+        # Each viewer is authorized: others may see more.
         answer = await render(request)
         if answer.status_code != HTTPStatus.OK:
             return answer

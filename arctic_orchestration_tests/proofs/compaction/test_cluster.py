@@ -11,7 +11,7 @@ from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.run_once import offer_now
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup
 from arctic_orchestration.compaction.work.worker import What
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
@@ -80,7 +80,7 @@ def test_a_worker_merges_on_a_standalone_cluster(
         until(has_ended, SECONDS, "three tasks are merged")
         assert Committer(state, catalog).tick().committed == 3
     with state.read() as tx:
-        made = [attempts.attempts_of(tx, task.id) for task in task_store.tasks(tx)]
+        made = [attempt_lookup.attempts_of(tx, task.id) for task in task_store.tasks(tx)]
     assert [(one.way, one.rows_deleted) for (one,) in made].count(("decode", 1)) == 1
     assert {one.way for (one,) in made} == {"decode"}
     assert rows_of(table.refresh()) == before

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.queue import task_store
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup
 from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState
 from arctic_orchestration.compaction.work.worker import What
 from arctic_orchestration.state.database import Database
@@ -49,7 +49,7 @@ def test_each_task_is_done_once_and_several_at_a_time(
     done = Counter(merged())
     with state.read() as tx:
         tasks = task_store.tasks(tx)
-        made = [attempt for task in tasks for attempt in attempts.attempts_of(tx, task.id)]
+        made = [attempt for task in tasks for attempt in attempt_lookup.attempts_of(tx, task.id)]
     assert done == {task.id: 1 for task in tasks}
     assert [attempt.state for attempt in made] == [AttemptState.MERGED] * TASKS
     shares = Counter(attempt.worker for attempt in made)

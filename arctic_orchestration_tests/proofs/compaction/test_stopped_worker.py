@@ -21,7 +21,7 @@ from arctic_orchestration.compaction.commit.cleaner import clean
 from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import Task, TaskState
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup, attempts
 from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState
 from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.output_paths import directory_of
@@ -64,7 +64,7 @@ def only_task(state: Database) -> Task:
 
 def attempts_at(state: Database) -> list[Attempt]:
     with state.read() as tx:
-        return attempts.attempts_of(tx, only_task(state).id)
+        return attempt_lookup.attempts_of(tx, only_task(state).id)
 
 
 def outputs_of(table: Table, attempt: Attempt) -> list[Path]:

@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup
 from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.racing_writer import left_by_mixed, racing_writers
@@ -73,7 +73,9 @@ def test_no_row_is_lost_and_none_comes_back(
         assert what_is_wrong(state, written) == []
         with state.read() as tx:
             made = [
-                done for task in task_store.tasks(tx) for done in attempts.attempts_of(tx, task.id)
+                done
+                for task in task_store.tasks(tx)
+                for done in attempt_lookup.attempts_of(tx, task.id)
             ]
         late = sum(attempt.state is AttemptState.DROPPED for attempt in made)
         print(

@@ -1,0 +1,56 @@
+"""Look-ups of attempts: of a task, of a worker, by id, by the key of a claim."""
+
+import sqlalchemy as sa
+
+from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.work.attempt import Attempt, Claim
+from arctic_orchestration.errors import NotFound
+from arctic_orchestration.state.compaction_tables import attempt_is_live, compaction_attempts
+
+
+def attempts_of(tx: sa.Connection, task_id: str) -> list[Attempt]:
+    """Returns all attempts of a task, in order."""
+    col = compaction_attempts.c
+    query = sa.select(compaction_attempts).where(col.task_id == task_id).order_by(col.token)
+    return [Attempt.from_row(row) for row in tx.execute(query)]
+
+
+def attempt_by_id(tx: sa.Connection, id: str) -> Attempt:
+    """Returns an attempt.
+
+    Errors:
+        NotFound: no such attempt.
+    """
+    query = sa.select(compaction_attempts).where(compaction_attempts.c.id == id)
+    row = tx.execute(query).one_or_none()
+    if row is None:
+        raise NotFound(f"no attempt {id}")
+    return Attempt.from_row(row)
+
+
+def attempt_by_key(tx: sa.Connection, worker_id: str, key: str) -> Attempt | None:
+    """Returns the attempt of a worker's claim with a key; none: it claimed nothing so far."""
+    col = compaction_attempts.c
+    query = sa.select(compaction_attempts).where(col.worker_id == worker_id, col.claim_key == key)
+    row = tx.execute(query).one_or_none()
+    return None if row is None else Attempt.from_row(row)
+
+
+def live_attempts_of(tx: sa.Connection, worker_id: str) -> list[Attempt]:
+    """Returns the live attempts of a worker, in the order of their tables and ids."""
+    col = compaction_attempts.c
+    query = sa.select(compaction_attempts).where(attempt_is_live, col.worker_id == worker_id)
+    return [Attempt.from_row(row) for row in tx.execute(query.order_by(col.table_name, col.id))]
+
+
+def claim_of(tx: sa.Connection, attempt: Attempt) -> Claim:
+    """Returns the claim of an attempt."""
+    return Claim(
+        task=task_store.task_by_id(tx, attempt.task_id),
+        group=task_store.group_of(tx, attempt.task_id),
+        attempt_id=attempt.id,
+        token=attempt.token,
+        claimed_at=attempt.claimed_at,
+        expires_at=attempt.expires_at,
+        directory=attempt.directory,
+    )
