@@ -1,4 +1,4 @@
-"""The pages without a resource of the API: the run queue, tasks, events, workers."""
+"""The pages of the run queue, tasks, events, workers: the API's resources are made otherwise."""
 
 from dataclasses import dataclass
 from functools import partial
