@@ -47,6 +47,8 @@ _numbers = itertools.count(1)
 #: seconds after which a test that hangs ends its process, as ``pyproject.toml`` has it
 _LONGEST = 600
 _HERE = Path(__file__).parent
+#: other files with few tests that take a minute
+_LONG = ("test_worker_conformance.py",)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,7 +94,8 @@ def _longest_first(items: list[pytest.Item]) -> None:
 
     def rank(item: pytest.Item) -> tuple[int, int, Path]:
         room = item.path.relative_to(_HERE).parts[0]
-        kind = 1 if item.path in proofs else 2 if room in ("flights", "lake") else 3
+        is_long = room in ("flights", "lake", "run_launcher") or item.path.name in _LONG
+        kind = 1 if item.path in proofs else 2 if is_long else 3
         if uses_spark(item.path):
             kind = 0
         return kind, -tests[item.path], item.path

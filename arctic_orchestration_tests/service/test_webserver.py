@@ -1,6 +1,7 @@
 """``arctic webserver``: Dagster's UI and this service on one port, and links between them."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -127,6 +128,34 @@ def test_a_button_leads_back_to_its_page(url: str) -> None:
     form = schedule("b").to_form()
     made = httpx2.post(f"{url}/arctic{API}/schedules", json=form, trust_env=False)
     assert get(url + made.headers["location"]).json()["name"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("workspace", "expected"),
+    [
+        ("load_from: [", "while parsing a flow node"),
+        ("a: 1", 'unexpected config entry "a"'),
+        (None, "DAGSTER_HOME"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_words(
+    workspace: str | None, expected: str, tmp_path: Path
+) -> None:
+    """A broken workspace file, and no instance of Dagster."""
+    (tmp_path / "workspace.yaml").write_text(workspace or "load_from: []")
+    (tmp_path / "dagster.yaml").touch()
+    url = f"sqlite:///{tmp_path / 'arctic.db'}"
+    Database.open(url).close()
+    home = {"DAGSTER_HOME": str(tmp_path)} if workspace else {}
+    around = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("arctic")), "webserver", "-w", "workspace.yaml"],
+        env={**around, "ARCTIC_DATABASE_URL": url, **home},
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert expected in " ".join(done.stderr.split())
 
 
 def test_graphql_subscriptions_work(url: str) -> None:
