@@ -31,12 +31,10 @@ _DAGSTER_YAML = {
         "module": "arctic_orchestration.coordinator",
         "class": "ArcticRunCoordinator",
         "config": {
-            # Spark alone keeps the cores of a small machine busy: a second run would have a JVM of
-            # its own started, and end no earlier.
-            "max_concurrent_runs": 1,
+            "max_concurrent_runs": 2,
             "queues": {
                 "backfills": {"match": {"tags": {"dagster/backfill": "*"}}},
-                # Merging takes turns with the other runs; it must not wait for them forever.
+                # One of the two is enough for merging; it must not wait for the others forever.
                 "compaction": {"share": 1, "match": {"tags": {QUEUE_TAG: "*"}}},
                 "default": {"share": 1},
             },
@@ -48,9 +46,9 @@ _DAGSTER_YAML = {
     "run_retries": {"enabled": True, "max_retries": 3},
 }
 _OURS = {"module": "arctic_orchestration.run_launcher", "class": "ArcticRunLauncher"}
-#: the start of runs: on a warm JVM, with a JVM each, or by Dagster's launcher
+#: the start of runs: on warm JVMs, with a JVM each, or by Dagster's launcher
 LAUNCHERS: Mapping[str, Mapping[str, Any]] = {
-    "warm": {**_OURS, "config": {"spark": {"sessions": 1}}},
+    "warm": _OURS,
     "cold-spark": {**_OURS, "config": {"spark": {"sessions": 0}}},
     "dagster": {"module": "dagster", "class": "DefaultRunLauncher"},
 }
