@@ -60,8 +60,8 @@ def webserver(
         instance.optimize_for_webserver(
             _STATEMENT_MILLISECONDS, _RECYCLE_SECONDS, _MORE_CONNECTIONS
         )
-        target = workspace_opts_to_load_target(loaded)
         try:
+            target = workspace_opts_to_load_target(loaded)
             process = WorkspaceProcessContext(instance, workspace_load_target=target)
             context = stack.enter_context(process)
         except (DagsterError, YAMLError) as error:
