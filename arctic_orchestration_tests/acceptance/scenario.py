@@ -102,9 +102,21 @@ class Story:
             location = locations.locked(tx, engine.cluster, engine.location)
             return act(tx, engine.store, location, *args, at(self.seconds), **named)
 
+    def declare(self, one: Schedule) -> None:
+        """The schedule is made in the usual way: the code declares it."""
+        self.deploy(one)
+
     def apply(self, *schedules: Schedule) -> None:
         """A person makes or changes schedules manually."""
         self.do(control.apply, list(schedules))
+
+    def update(self, changed: Schedule) -> None:
+        """A person changes a schedule."""
+        self.do(control.update, changed)
+
+    def delete(self, name: str) -> None:
+        """A person deletes a schedule."""
+        self.do(control.delete, name)
 
     def stored(self) -> dict[str, StoredSchedule]:
         """The schedules of the store, by name."""

@@ -1,9 +1,10 @@
-"""The eight scenarios by which a scheduler of partitions is judged, told to the real engine.
+"""The eight scenarios by which a scheduler of partitions is judged, on the real engine.
 
 The ideas are those of the test suite of CDAP's scheduler (its core scheduler service and its
 time, partition and program-status schedules): what a user does to schedules while partitions
 arrive, and what must run because of it. Here each runs on both databases, on a virtual clock
 that ticks through every moment of the story. What a run was given is read as the run reads it.
+Those without a deployment also run over REST: ``service/test_scenarios_over_rest.py``.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,6 @@ import pytest
 
 from arctic_orchestration import Arctic, ArcticResource, Schedule, on, only
 from arctic_orchestration.arctic import DISPATCHER
-from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.dagster import dispatcher
 from arctic_orchestration.schedules.dagster.resource import RunCause
 from arctic_orchestration.schedules.facts import Surroundings
@@ -34,7 +34,7 @@ def test_of_five_partitions_over_five_minutes_one_runs_now_and_four_together_lat
     The partitions come at 0, 1, 2, 3 and 4 minutes. The one that arrives first runs at once;
     the other four wait in one job, and are one run.
     """
-    story.deploy(schedule(constraints=[only.minimum_interval("5m")]))
+    story.declare(schedule(constraints=[only.minimum_interval("5m")]))
     for number in range(5):
         story.until(number * MINUTE)
         story.arrive(f"p{number}")
@@ -68,9 +68,9 @@ def test_properties_updated_by_deployment_reach_the_next_run(story: Story) -> No
 
 def test_five_partitions_after_an_update_means_five(story: Story) -> None:
     """One arrives, update, four arrive: no run. One more: a run with the new properties."""
-    story.deploy(schedule(count=5, properties={"color": "blue"}))
+    story.declare(schedule(count=5, properties={"color": "blue"}))
     story.arrive("p0")
-    story.do(control.update, schedule(count=5, properties={"color": "red"}))
+    story.update(schedule(count=5, properties={"color": "red"}))
     for number in range(1, 5):
         story.until(number * MINUTE)
         story.arrive(f"p{number}")
@@ -95,12 +95,12 @@ def test_an_update_to_fewer_partitions_and_a_shorter_delay_counts_from_the_updat
 
     The five that waited are not launched when their ten minutes are over, nor with the three.
     """
-    story.deploy(schedule(count=5, constraints=[only.delay("10m")]))
+    story.declare(schedule(count=5, constraints=[only.delay("10m")]))
     story.arrive("p0", "p1", "p2", "p3", "p4")
     story.until(2 * MINUTE)
     assert story.job_states() == ["waiting_constraints"]
     changed = schedule(count=3, constraints=[only.delay(timedelta(seconds=0.1))])
-    story.do(control.update, changed)
+    story.update(changed)
     story.until(3 * MINUTE)
     story.step = 0.05
     story.arrive("p5", "p6", "p7")
@@ -122,7 +122,7 @@ def test_a_schedule_deleted_with_four_of_five_arrived_runs_nothing(story: Story)
     story.deploy()
     story.apply(schedule(count=5))
     story.arrive("p0", "p1", "p2", "p3")
-    story.do(control.delete, "collector")
+    story.delete("collector")
     story.arrive("p4")
     story.until(10 * MINUTE)
     assert story.launches == []
@@ -146,7 +146,7 @@ def test_a_schedule_deleted_half_a_second_before_its_delay_ends_runs_nothing(
     story.until(9.5)
     assert story.job_states() == ["waiting_constraints"]
     if deleted:
-        story.do(control.delete, "collector")
+        story.delete("collector")
     story.until(30)
     assert [run.seconds for run in story.launches] == ([] if deleted else [10.0])
 
