@@ -120,9 +120,12 @@ def list_events(
     )
     with service.reading(caller, location, schedules=[]) as (tx, place, _):
         shown, more = _page(tx, caller, place, span, below, limit)
-        effects = effects_of(tx, place, [one.number for one in shown])
+        effects = effects_of(tx, [(place.id, one.number) for one in shown])
     listed = [
-        {**one.to_json(), "jobs": [effect.to_json() for effect in effects.get(one.number, ())]}
+        {
+            **one.to_json(),
+            "jobs": [effect.to_json() for effect in effects.get((place.id, one.number), ())],
+        }
         for one in shown
     ]
     following = paging.cursor(shown[-1].number) if more else None

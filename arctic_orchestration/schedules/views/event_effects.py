@@ -1,6 +1,6 @@
 """The events that schedules took, and the jobs that each one is part of."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from arctic_orchestration.event_log.event import EventKind
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.views.listing import ListedEvent, listed_event
-from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import events, job_events, jobs, schedules
 
 
@@ -60,29 +59,25 @@ def events_of(
 
 
 def effects_of(
-    tx: sa.Connection, location: Location, numbers: Sequence[int]
-) -> dict[int, list[Effect]]:
-    """Returns the jobs of events by their numbers, oldest first; none: no job has it."""
+    tx: sa.Connection, taken: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], list[Effect]]:
+    """Returns the jobs of events by the ids of their locations and their numbers, oldest first."""
+    col = job_events.c
     query = (
         sa.select(
-            job_events.c.number,
-            jobs.c.id,
-            jobs.c.state,
-            jobs.c.reason,
-            jobs.c.run_id,
+            col.location_id, col.number, jobs.c.id, jobs.c.state, jobs.c.reason, jobs.c.run_id,
             schedules.c.name,
         )
         .distinct()
-        .join(jobs, jobs.c.id == job_events.c.job_id)
+        .join(jobs, jobs.c.id == col.job_id)
         .join(schedules, schedules.c.id == jobs.c.schedule_id)
-        .where(job_events.c.location_id == location.id)
-        .where(dialect.among(tx, job_events.c.number, list(numbers)))
+        .where(sa.tuple_(col.location_id, col.number).in_(taken))
         .order_by(jobs.c.id)
-    )
-    found: dict[int, list[Effect]] = {}
-    for row in tx.execute(query):
+    )  # fmt: skip
+    found: dict[tuple[int, int], list[Effect]] = {}
+    for row in tx.execute(query) if taken else ():
         effect = Effect(
             schedule=row.name, job=row.id, state=row.state, reason=row.reason, run_id=row.run_id
         )
-        found.setdefault(row.number, []).append(effect)
+        found.setdefault((row.location_id, row.number), []).append(effect)
     return found

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.event_log.event import Event
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.state.tables import events, job_events, jobs, locations, schedules
+from arctic_orchestration.schedules.views.event_effects import Effect, effects_of
+from arctic_orchestration.state.tables import events, jobs, locations
 
 #: jobs and events of one answer, so that a chain that goes round ends
 _MOST = 100
@@ -23,12 +24,8 @@ _LATE = timedelta(hours=1)
 class SetOffJob:
     """A job that took an event, with the events that its run made."""
 
-    id: str
+    effect: Effect
     location: str
-    schedule: str
-    state: str
-    reason: str
-    run_id: str | None
     events: list["TakenEvent"] = field(default_factory=list)
 
 
@@ -97,18 +94,19 @@ def set_off(tx: sa.Connection, place: Location, number: int) -> TakenEvent:
 
 def _events_of_run(tx: sa.Connection, job: SetOffJob) -> list[TakenEvent]:
     """Returns the events that a job's run made, by the span of its life."""
-    if job.run_id is None:
+    run_id = job.effect.run_id
+    if run_id is None:
         return []
-    span = sa.select(jobs.c.created_at, jobs.c.ended_at).where(jobs.c.id == job.id)
+    span = sa.select(jobs.c.created_at, jobs.c.ended_at).where(jobs.c.id == job.effect.job)
     begin, end = tx.execute(span).one()
     query = _EVENTS.where(
-        events.c.taken_at >= begin, events.c.details.contains(job.run_id, autoescape=True)
+        events.c.taken_at >= begin, events.c.details.contains(run_id, autoescape=True)
     )
     if end is not None:
         query = query.where(events.c.taken_at <= end + _LATE)
     found = _with_jobs(tx, query.order_by(events.c.number).limit(_MOST))
     # A run's tags name the run that set it off.
-    return [event for event in found if event.event.run_id == job.run_id]
+    return [event for event in found if event.event.run_id == run_id]
 
 
 def _with_jobs(tx: sa.Connection, query: sa.Select[Any]) -> list[TakenEvent]:
@@ -122,25 +120,7 @@ def _with_jobs(tx: sa.Connection, query: sa.Select[Any]) -> list[TakenEvent]:
         )
         for row in tx.execute(query)
     }
-    if found:
-        col = job_events.c
-        of = (
-            sa.select(
-                col.location_id, col.number, jobs.c.id, jobs.c.state, jobs.c.reason, jobs.c.run_id,
-                schedules.c.name.label("schedule"),
-            )
-            .join(jobs, jobs.c.id == col.job_id)
-            .join(schedules, schedules.c.id == jobs.c.schedule_id)
-            .where(sa.tuple_(col.location_id, col.number).in_(list(found)))
-            .distinct()
-            .order_by(jobs.c.id)
-        )  # fmt: skip
-        for row in tx.execute(of):
-            event = found[row.location_id, row.number]
-            event.jobs.append(
-                SetOffJob(
-                    id=row.id, location=event.location, schedule=row.schedule, state=row.state,
-                    reason=row.reason, run_id=row.run_id,
-                )
-            )  # fmt: skip
+    for key, effects in effects_of(tx, list(found)).items():
+        event = found[key]
+        event.jobs += [SetOffJob(effect=effect, location=event.location) for effect in effects]
     return list(found.values())

@@ -43,13 +43,13 @@ def test_an_event_shows_everything_that_it_set_off(world: MakeWorld) -> None:
         with pytest.raises(NotFound, match="no event 99"):
             set_off(tx, place, 99)
     assert [one.event.subject for one in listed] == ["load", "raw/a"]
-    jobs = {one.schedule: one for one in found.jobs}
+    jobs = {one.effect.schedule: one for one in found.jobs}
     assert set(jobs) == {"load", "pair"}
-    assert (jobs["load"].state, jobs["load"].run_id) == ("succeeded", run)
+    assert (jobs["load"].effect.state, jobs["load"].effect.run_id) == ("succeeded", run)
     assert jobs["pair"].events == []
     (ended,) = jobs["load"].events
     assert (ended.event.subject, ended.event.run_id) == ("load", run)
-    assert [one.schedule for one in ended.jobs] == ["sums"]
+    assert [one.effect.schedule for one in ended.jobs] == ["sums"]
 
 
 def test_events_are_filtered_and_follow_each_other(world: MakeWorld) -> None:
