@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from arctic_orchestration import migration_scripts, postgres_connections
-from arctic_orchestration_tests import compiled_once, without_fsync
+from arctic_orchestration_tests import compiled_once, dagster_once, without_fsync
 from arctic_orchestration_tests.lake.class_archive import OPTIONS, ClassArchive
 from arctic_orchestration_tests.lake.sessions import FAST, FAST_JVM
 from arctic_orchestration_tests.one_spark import OneSpark, uses_spark
@@ -131,6 +131,7 @@ def _spark_starts_fast() -> Iterator[None]:
 def _read_and_compiled_once() -> None:
     migration_scripts.remember()
     compiled_once.put_in_place()
+    dagster_once.put_in_place()
 
 
 @pytest.fixture(scope="session")
