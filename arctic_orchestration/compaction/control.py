@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.queue import backoff, queues, task_store
 from arctic_orchestration.compaction.queue.queue import QueueState
+from arctic_orchestration.compaction.queue.ranking import rank_of
 from arctic_orchestration.compaction.queue.task import WAITING, Task, TaskState
 from arctic_orchestration.compaction.work import workers
 from arctic_orchestration.compaction.work.workers import Order, Worker
@@ -18,6 +19,7 @@ from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.quantities import iso
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.audit import Actor
+from arctic_orchestration.state.compaction_tables import compaction_tasks
 
 #: the states that people give to a queue, by the name of the command
 QUEUE_ACTIONS = {
@@ -132,6 +134,35 @@ def cancel_task(tx: sa.Connection, task: Task, now: datetime, actor: Actor) -> T
         values={"not_before": None},
     )  # fmt: skip
     return record_cancel(tx, task, actor)
+
+
+def prioritize_task(tx: sa.Connection, task: Task, level: int, actor: Actor) -> Task:
+    """Gives a locked task that waits for a worker another level; its age still counts.
+
+    It counts as requested manually: automatic plans leave it, and its level, until it is claimed.
+
+    Returns:
+        the task after that.
+
+    Errors:
+        TransitionRefused: it does not wait for a worker.
+    """
+    if task.state not in (TaskState.PLANNED, TaskState.FAILED):
+        raise TransitionRefused(
+            f"Compaction task {task.id} is {task.state}; only planned or failed tasks wait for a "
+            "worker; nothing was changed"
+        )
+    rank = rank_of(task.waiting_since, level, task.small_files, task.bytes, place=task.place)
+    tx.execute(
+        sa.update(compaction_tasks)
+        .where(compaction_tasks.c.id == task.id)
+        .values(level=level, rank=rank, forced=True)
+    )
+    audit.record(
+        tx, actor, "compaction", "tasks prioritize", task.id,
+        table=task.table, before={"level": task.level}, after={"level": level},
+    )  # fmt: skip
+    return replace(task, level=level, rank=rank, forced=True)
 
 
 def record_cancel(tx: sa.Connection, task: Task, actor: Actor) -> Task:

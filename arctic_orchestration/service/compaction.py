@@ -1,8 +1,10 @@
-"""``/compaction``: its tables, queues, merge tasks and commits, by the state database alone.
+"""``/compaction``: its tables, queues, merge tasks and commits.
 
+All but the plan of a table stands in the state database.
 Compaction belongs to all clusters of a state database. A scope can be limited to its queues.
 """
 
+import threading
 from datetime import datetime
 from typing import Annotated
 
@@ -15,6 +17,7 @@ from arctic_orchestration.compaction.commit.records import numbered
 from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.task import Task
 from arctic_orchestration.compaction.tables import CompactionTable
+from arctic_orchestration.compaction.views.plans import plan_json
 from arctic_orchestration.compaction.views.queues import counted_json
 from arctic_orchestration.compaction.views.records import record_json
 from arctic_orchestration.compaction.views.table_details import table_details
@@ -30,7 +33,7 @@ from arctic_orchestration.compaction.views.tasks import (
 )
 from arctic_orchestration.compaction.work.attempt_lookup import attempts_of
 from arctic_orchestration.compaction.work.workers import live_workers
-from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.errors import InvalidInput, NotFound, RequestRefused
 from arctic_orchestration.service import compaction_documents as documents
 from arctic_orchestration.service import paging, parameters
 from arctic_orchestration.service.access import Caller, CompactionReader
@@ -45,6 +48,7 @@ TaskId = Annotated[str, Path(description="The task's id.")]
 OfTable = Annotated[Text, Query(description="Only of this table.")]
 #: so many live tasks are described with a table
 _TASKS = 100
+_PLANNING = threading.BoundedSemaphore(1)
 
 
 @router.get("/tables")
@@ -83,6 +87,36 @@ def show_table(
     return documents.CompactionTableDetails.model_validate(
         {"table": documents.of_table(table_json(seen, now)), **details}
     )
+
+
+@router.get("/tables/{table}/plan")
+def plan_table(
+    service: ServiceOfApp,
+    caller: CompactionReader,
+    table: TableName,
+    force: Annotated[
+        bool, Query(description="Whatever can be better, below thresholds too.")
+    ] = False,
+) -> documents.CompactionPlan:
+    """Show what would be merged in a table now, as a dry run does; offers nothing.
+
+    It reads the catalog and the table's manifests: one request at a time.
+    """
+    with service.database.read() as tx:
+        known_table(tx, caller, table)
+    if not _PLANNING.acquire(blocking=False):
+        raise RequestRefused(
+            429, "Another table is planned: try again soon", headers={"Retry-After": "5"}
+        )
+    try:
+        catalog = service.catalog
+        # The service starts without the lake's packages.
+        from arctic_orchestration.compaction.planning import table_planner
+
+        made = table_planner.plan_table(service.database, catalog, table, utc_now(), forced=force)
+    finally:
+        _PLANNING.release()
+    return documents.CompactionPlan.model_validate({"table": table, **plan_json(made)})
 
 
 @router.get("/queues")
@@ -235,8 +269,10 @@ def etag_of_queue(queue: queues.CompactionQueue) -> str:
 
 
 def etag_of_task(task: Task) -> str:
-    """Returns the ETag of a task: of its state, its attempts and its queue."""
-    return parameters.etag(task.id, task.state, task.state_at, task.attempts, task.queue)
+    """Returns the ETag of a task: of its state, attempts, queue and level."""
+    return parameters.etag(
+        task.id, task.state, task.state_at, task.attempts, task.queue, task.level
+    )
 
 
 def etag_of_table(seen: TableView) -> str:

@@ -14,6 +14,7 @@ from arctic_orchestration.errors import NotFound, TransitionRefused
 from arctic_orchestration.service import compaction_documents as documents
 from arctic_orchestration.service import parameters
 from arctic_orchestration.service.access import CompactionWriter
+from arctic_orchestration.service.bodies import JsonObject, body_schema
 from arctic_orchestration.service.compaction import (
     QueueName,
     TableName,
@@ -53,6 +54,33 @@ def change_queue(
         if before is control.QUEUE_ACTIONS[queue_action]:
             raise TransitionRefused(f"Compaction queue {queue} is {before} already")
         return described_queue(tx, queue, response)
+
+
+@router.post(
+    "/tasks/{task}/prioritize",
+    openapi_extra=body_schema(documents.TaskLevelForm.model_json_schema()),
+    responses={200: HAS_ETAG},
+)
+def prioritize_task(
+    service: ServiceOfApp,
+    caller: CompactionWriter,
+    task: TaskId,
+    body: JsonObject,
+    response: Response,
+    if_match: parameters.IfMatch = None,
+) -> documents.CompactionTaskDocument:
+    """Give a task that waits for a worker another level; the time it has waited still counts.
+
+    It counts as requested manually: plans leave it until a worker has claimed it.
+    """
+    form = documents.TaskLevelForm.parse(body)
+    with service.database.begin() as tx:
+        before = control.locked_task(tx, task)
+        caller.check(queue=before.queue)
+        parameters.check_etag(if_match, etag_of_task(before))
+        after = control.prioritize_task(tx, before, form.level, caller.actor)
+    response.headers["ETag"] = etag_of_task(after)
+    return documents.CompactionTaskDocument.model_validate(task_json(after))
 
 
 @router.post("/tasks/{task}/{task_action}", responses={200: HAS_ETAG})

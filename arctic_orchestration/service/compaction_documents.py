@@ -4,10 +4,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from arctic_orchestration.compaction.planning.policy import HIGHEST_LEVEL
 from arctic_orchestration.compaction.queue.queue import QueueState
 from arctic_orchestration.compaction.queue.task import TaskKind, TaskState
 from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.service.documents import At, Document, Page
+from arctic_orchestration.specification import Specification
 
 
 class CompactionWorkerDocument(Document):
@@ -161,6 +163,12 @@ class CompactionTableDetails(Document):
     last_commit: CompactionRecordDocument | None
 
 
+class TaskLevelForm(Specification):
+    """The level of a merge task; more is earlier."""
+
+    level: int = Field(strict=True, ge=-HIGHEST_LEVEL, le=HIGHEST_LEVEL, examples=[5])
+
+
 class CompactionTaskDocument(Document):
     """A merge task: one group of files."""
 
@@ -202,6 +210,54 @@ class DataFileDocument(Document):
     rows: int
     #: how many delete files apply to it
     deletes: int
+
+
+class PlannedTaskDocument(Document):
+    """A task that a plan has."""
+
+    kind: TaskKind
+    partition: str
+    files: int
+    delete_files: int
+    small_files: int
+    bytes: int
+    gain: str
+    because: str
+    data_files: list[DataFileDocument]
+
+
+class PlannedPartition(Document):
+    """What a plan does with a partition, or why it leaves it alone."""
+
+    partition: str
+    files: int
+    bytes: int
+    fragments: int
+    undersized: int
+    oversized: int
+    with_deletes: int
+    delete_files: int
+    kind: TaskKind | None
+    tasks: int
+    merged_files: int
+    left: str | None
+    because: str
+    notes: list[str]
+
+
+class CompactionPlan(Document):
+    """What would be merged in a table now; sizes in bytes."""
+
+    table: str
+    snapshot_id: int | None
+    files: int
+    bytes: int
+    refused: str | None
+    gain: str
+    #: with the same files, another plan at the earliest then
+    recheck_at: At | None
+    tasks: list[PlannedTaskDocument]
+    partitions: list[PlannedPartition]
 
 
 class DeleteFileDocument(Document):

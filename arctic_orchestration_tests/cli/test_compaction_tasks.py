@@ -155,6 +155,23 @@ def test_a_waiting_task_can_be_taken_back(lake: SmallLake, arctic: Command) -> N
     assert [task.id for task in lake.tasks(TaskState.CLAIMED)] == [claimed.id]
 
 
+@ON_SQLITE
+def test_a_prioritized_task_is_claimed_first(lake: SmallLake, arctic: Command) -> None:
+    """It says how many precede it then; the next plan of its table leaves it."""
+    for name in ("lake.a", "lake.b"):
+        lake.table(name, 3)
+        lake.tick()
+    _, last = listed(arctic)
+    shown = arctic("compaction", "tasks", "prioritize", last["task"], "--level", "3").out
+    assert shown.split(" has ")[1] == "level 3, before 0; 0 tasks of default precede it\n"
+    arctic("compaction", "plan", last["table"])
+    assert [(task["table"], task["level"]) for task in listed(arctic)] == [
+        (last["table"], 3), (("lake.a", "lake.b")[last["table"] == "lake.a"], 0),
+    ]  # fmt: skip
+    refused = arctic("compaction", "tasks", "prioritize", last["task"], "--level", "1001")
+    assert (refused.code, listed(arctic)[0]["level"]) == (2, 3)
+
+
 def test_what_was_canceled_is_not_planned_again(lake: SmallLake, arctic: Command) -> None:
     """Its files rest, and a run of them says by its exit code that it could do nothing; until they
     are woken.

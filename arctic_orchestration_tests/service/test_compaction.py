@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -15,8 +16,11 @@ from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.queues import CompactionQueue
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.service.compaction import _PLANNING
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.cli.compacting import SmallLake
+from arctic_orchestration_tests.compaction.small_lake import lake_in
 from arctic_orchestration_tests.compaction.stored import MERGE, planned, seen
 from arctic_orchestration_tests.compaction.test_records import recorded
 from arctic_orchestration_tests.service.conftest import MakeApi
@@ -215,6 +219,60 @@ def test_a_waiting_task_is_canceled_once(api: MakeApi, database: Database, tasks
     assert (record.action, record.subject) == ("tasks cancel", tasks.planned)
     assert (record.before, record.after) == ({"state": "planned"}, {"state": "canceled"})
     assert record.actor.request_id == "c"
+
+
+def test_a_waiting_task_is_prioritized(api: MakeApi, database: Database, tasks: Tasks) -> None:
+    """It is claimed first, plans leave its level alone, and only one that waits has another."""
+    now = utc_now()
+    with database.begin() as tx:
+        (old,) = offer(tx, "lake.a", [planned("e"), planned("f")], now + timedelta(1)).taken
+        assert task_store.ahead_of(tx, task_store.task_by_id(tx, old)) == 1
+    client, path = api(), f"/compaction/tasks/{old}/prioritize"
+    tag = client.get(f"/compaction/tasks/{old}").headers["ETag"]
+    for level in (1001, -1001, "5", True, None, 1.5):
+        refused = client.post(path, json={"level": level})
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "level")
+    done = client.post(path, json={"level": 30}, headers={"If-Match": tag, "X-Request-Id": "p"})
+    assert (done.status_code, done.json()["level"], done.json()["state"]) == (200, 30, "planned")
+    assert client.post(path, json={"level": 40}, headers={"If-Match": tag}).status_code == 412
+    held = client.post(f"/compaction/tasks/{tasks.claimed}/prioritize", json={"level": 5})
+    assert (held.status_code, "only planned or failed tasks" in held.json()["detail"]) == (
+        409,
+        True,
+    )
+    (record,) = changes(database)
+    assert (record.action, record.subject, record.actor.request_id) == (
+        "tasks prioritize", old, "p",
+    )  # fmt: skip
+    assert (record.before, record.after) == ({"level": 0}, {"level": 30})
+    with database.begin() as tx:
+        offer(tx, "lake.a", [planned("e"), planned("f")], now + timedelta(1))
+        assert task_store.task_by_id(tx, old).level == 30
+        claim = attempts.claim(tx, ["default"], "w")
+        assert claim is not None
+        assert claim.task.id == old
+
+
+def test_a_table_is_planned_without_an_offer(
+    api: MakeApi, database: Database, tmp_path: Path
+) -> None:
+    """Three small files would be one; one request at a time reads manifests."""
+    lake = SmallLake(lake_in(tmp_path / "lake"), database)
+    lake.table("lake.flights", 3)
+    with database.begin() as tx:
+        seen(tx, "lake.flights")
+    client, path = api(), "/compaction/tables/lake.flights/plan"
+    found = client.get(path).json()
+    (task,) = found["tasks"]
+    assert (found["files"], task["files"], task["partition"]) == (3, 3, "day=2013-01-01")
+    assert [one["left"] for one in found["partitions"]] == [None]
+    assert states(client.get("/compaction/tasks")) == {}
+    assert client.get("/compaction/tables/lake.lost/plan").status_code == 404
+    assert client.get(f"{path}?force=perhaps").status_code == 422
+    with _PLANNING:
+        busy = client.get(path)
+    assert (busy.status_code, busy.headers["Retry-After"]) == (429, "5")
+    assert client.get(path).json()["tasks"] == found["tasks"]
 
 
 def test_a_table_is_woken_once(api: MakeApi, database: Database, tasks: Tasks) -> None:

@@ -16,7 +16,7 @@ from arctic_orchestration.compaction.cli.context import (
     working,
 )
 from arctic_orchestration.compaction.cli.file_stats import read_tables
-from arctic_orchestration.compaction.cli.plan import left_text, plan_json, plan_now
+from arctic_orchestration.compaction.cli.plan import left_text, plan_now
 from arctic_orchestration.compaction.cli.policy import Line, policy_lines
 from arctic_orchestration.compaction.cli.tables import (
     numbers_text,
@@ -28,6 +28,7 @@ from arctic_orchestration.compaction.cli.task import colored
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.planning.table_plan import TablePlan
 from arctic_orchestration.compaction.queue.task import Task
+from arctic_orchestration.compaction.views.plans import plan_json
 from arctic_orchestration.compaction.views.table_details import TableDetails, table_details
 from arctic_orchestration.compaction.views.tables import numbers_json
 from arctic_orchestration.compaction.views.task_waits import (

@@ -17,12 +17,11 @@ from arctic_orchestration.compaction.cli.task import print_files
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.planning.table_plan import LeftAlone, TablePlan
 from arctic_orchestration.compaction.queue.offers import Offered
-from arctic_orchestration.compaction.queue.task import PlannedTask
-from arctic_orchestration.compaction.views.tasks import file_json
+from arctic_orchestration.compaction.views.plans import plan_json
 from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
-from arctic_orchestration.quantities import format_bytes, iso
+from arctic_orchestration.quantities import format_bytes
 
 #: the maximum number of tasks shown with their files
 _TASKS_SHOWN = 20
@@ -119,38 +118,6 @@ def left_text(one: LeftAlone) -> str:
     return f"{one.left.value} ({examples})" if examples else one.left.value
 
 
-def plan_json(plan: TablePlan) -> dict[str, Any]:
-    """Returns a plan for programs; its keys are stable."""
-    return {
-        "snapshot_id": plan.snapshot_id,
-        "files": plan.files,
-        "bytes": plan.bytes,
-        "refused": plan.refused,
-        "gain": plan.gain,
-        "recheck_at": iso(plan.recheck_at),
-        "tasks": [_task_json(task) for task in plan.tasks],
-        "partitions": [
-            {
-                "partition": one.name,
-                "files": one.files,
-                "bytes": one.bytes,
-                "fragments": one.fragments,
-                "undersized": one.undersized,
-                "oversized": one.oversized,
-                "with_deletes": one.with_deletes,
-                "delete_files": one.delete_files,
-                "kind": one.kind and one.kind.value,
-                "tasks": one.tasks,
-                "merged_files": one.merged_files,
-                "left": one.left and one.left.name.lower(),
-                "because": one.reason,
-                "notes": list(one.notes),
-            }
-            for one in plan.partitions
-        ],
-    }
-
-
 def offer_text(offered: Offered) -> str:
     """Returns the result of an offer, on one line."""
     if offered.stale:
@@ -166,20 +133,6 @@ def offer_text(offered: Offered) -> str:
     if offered.busy:
         parts.append(f"{len(offered.busy)} have files of tasks under way")
     return ", ".join(parts)
-
-
-def _task_json(task: PlannedTask) -> dict[str, Any]:
-    return {
-        "kind": task.kind.value,
-        "partition": task.partition,
-        "files": len(task.group.files),
-        "delete_files": len(task.group.delete_files),
-        "small_files": task.small_files,
-        "bytes": task.bytes,
-        "gain": task.gain,
-        "because": task.reason,
-        "data_files": [file_json(file) for file in task.group.files],
-    }
 
 
 def offer_json(offered: Offered | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from arctic_orchestration.compaction.cli.context import Opened, opened_compactio
 from arctic_orchestration.compaction.cli.task import colored, print_task
 from arctic_orchestration.compaction.commit import commit_leases, commits
 from arctic_orchestration.compaction.commit.commit_leases import CommitLease
+from arctic_orchestration.compaction.planning.policy import HIGHEST_LEVEL
 from arctic_orchestration.compaction.queue import backoff, queues, task_store
 from arctic_orchestration.compaction.queue.task import (
     Task,
@@ -127,6 +128,29 @@ def retry(id: IdArgument, as_json: JsonOption = False) -> None:
     else:
         files = f"the files of task {before.id}"
         console().print(escape(f"{before.table}: {files} no longer rest, and are planned again"))
+
+
+@app.command("prioritize")
+def prioritize(
+    id: IdArgument,
+    level: Annotated[int, typer.Option(min=-HIGHEST_LEVEL, max=HIGHEST_LEVEL, help="More: first.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Give a waiting merge task another level.
+
+    The time that it has waited still counts. Plans leave it until a worker has claimed it.
+    """
+    with opened_compaction() as opened, opened.database.begin() as tx:
+        before = control.locked_task(tx, task_store.task_by_id_part(tx, id).id)
+        after = control.prioritize_task(tx, before, level, opened.actor)
+        ahead = task_store.ahead_of(tx, after)
+    if as_json:
+        print_json({**task_json(after), "ahead": ahead})
+        return
+    console().print(
+        f"task {after.id} of {escape(after.table)} has level {after.level}, before {before.level}; "
+        f"{counted(ahead, 'task')} of {escape(after.queue)} precede it"
+    )
 
 
 @app.command("cancel")

@@ -25,8 +25,8 @@ _ICEBERG_ROW_GROUP = "write.parquet.row-group-size-bytes"
 _MIB = 1024 * 1024
 #: The smallest useful file size: thresholds are fractions of it.
 _SMALLEST_TARGET = 1024
-#: The range of queue levels.
-_HIGHEST_LEVEL = 1000
+#: The range of levels of queues, tables and tasks.
+HIGHEST_LEVEL = 1000
 _LARGEST_COUNT = 1_000_000
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -136,7 +136,7 @@ class _Reader:
         policy = Policy(
             enabled=self._own("enabled", _truth, default.enabled),
             queue=self._own("queue", _name, default.queue),
-            level=self._own("level", _whole(-_HIGHEST_LEVEL, _HIGHEST_LEVEL), default.level),
+            level=self._own("level", _whole(-HIGHEST_LEVEL, HIGHEST_LEVEL), default.level),
             target_size=target,
             fragment_size=fragment,
             done_size=done,

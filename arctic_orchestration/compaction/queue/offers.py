@@ -5,7 +5,7 @@ new one, and two planners take turns. Of the waiting tasks,
 
 - a task with the same data files and kind as one of the plan stays: with its age, rank and
   attempts, and with the newer snapshot and deletes;
-- a manually requested task that no worker has claimed yet stays unchanged;
+- a manually requested task that no worker has claimed yet stays unchanged, with its level;
 - all others are superseded. A new task that shares files with one inherits its age, and of several
   the oldest. An age is inherited once, so that replanning never adds waiting tasks of an age: the
   bound in ``ranking`` depends on that.
@@ -120,7 +120,7 @@ def offer(
     paths_of = _paths(tx, [row["id"] for row in replaced])
     _supersede(tx, replaced, reason, now)
     rank = _Ranks(found, seconds_per_level)
-    _refresh(tx, zip(kept_rows, kept, strict=True), rank)
+    _refresh(tx, zip(kept_rows, kept, strict=True), rank, forced=forced)
     if forced:
         _request(tx, kept_rows, now)
     others = [task for task in tasks if (task.kind.value, task.digest) not in alike]
@@ -154,10 +154,12 @@ class _Ranks:
     table: CompactionTable
     seconds_per_level: int
 
-    def of(self, task: PlannedTask, waiting_since: datetime, place: int) -> int:
+    def of(
+        self, task: PlannedTask, waiting_since: datetime, place: int, level: int | None = None
+    ) -> int:
         return rank_of(
             waiting_since,
-            self.table.level,
+            self.table.level if level is None else level,
             task.small_files,
             task.bytes,
             self.seconds_per_level,
@@ -184,11 +186,14 @@ def _waiting(tx: sa.Connection, table: str) -> Sequence[Mapping[Any, Any]]:
     """Returns the waiting tasks of a table, locked until the transaction ends, oldest first."""
     col = compaction_tasks.c
     query = (
-        sa.select(col.id, col.state, col.kind, col.digest, col.waiting_since, col.place, col.forced)
+        sa.select(
+            col.id, col.state, col.kind, col.digest, col.waiting_since, col.place, col.forced,
+            col.level,
+        )
         .where(col.table_name == table, is_waiting)
         .order_by(col.waiting_since, col.id)
         .with_for_update(key_share=True)
-    )
+    )  # fmt: skip
     return tx.execute(query).mappings().all()
 
 
@@ -212,15 +217,20 @@ def _supersede(
 
 
 def _refresh(
-    tx: sa.Connection, pairs: Iterable[tuple[Mapping[Any, Any], PlannedTask]], rank: _Ranks
+    tx: sa.Connection,
+    pairs: Iterable[tuple[Mapping[Any, Any], PlannedTask]],
+    rank: _Ranks,
+    *,
+    forced: bool,
 ) -> None:
     """Updates kept tasks with the newer snapshot, deletes and level; age and attempts stay."""
     columns = ("partition", "file_group", "delete_files", "small_files", "bytes", "rows",
                "planned_reason", "gain", "level", "rank")  # fmt: skip
     rows = []
     for row, task in pairs:
-        values = {**_described(task), "level": rank.table.level,
-                  "rank": rank.of(task, row["waiting_since"], row["place"])}  # fmt: skip
+        level = row["level"] if _stays(row) and not forced else rank.table.level
+        values = {**_described(task), "level": level,
+                  "rank": rank.of(task, row["waiting_since"], row["place"], level)}  # fmt: skip
         rows.append((*(values[column] for column in columns), row["id"]))
     if rows:
         dialect.update_rows(tx, compaction_tasks, columns, rows)

@@ -151,10 +151,12 @@ class Task:
     #: why it was planned, and its effect
     planned_reason: str
     gain: str
-    #: the level of its table
+    #: the level of its table, unless a person gave it another one
     level: int
     #: the number that orders claims, smallest first: see ``ranking``
     rank: int
+    #: how many tasks of its table were live or offered before it
+    place: int
     offered_at: datetime
     #: since when it waits, inherited from the task that it replaced
     waiting_since: datetime
