@@ -18,8 +18,8 @@ from browser import Page, page, until
 
 WIDTHS = (375, 768, 1440)
 _FIRST = (
-    "/waiting?group_by=cause", "/waiting?limit=50", "/schedules", "/jobs", "/queue", "/tasks",
-    "/consumers",
+    "/waiting?group_by=cause", "/waiting?limit=50", "/schedules", "/jobs", "/queues", "/runs",
+    "/resources", "/tasks", "/task-graph", "/skip-list", "/consumers",
     "/compaction/tables", "/compaction/queues", "/compaction/tasks?state=all", "/events",
     "/workers", "/audit", "/nowhere",
 )  # fmt: skip

@@ -112,6 +112,21 @@ class Caller:
         """Returns whether the caller may do it to an object with these properties."""
         return any(scope.admits(self.room, self.verb, properties) for scope in self.scopes)
 
+    def globs(self, limit: str, **properties: str) -> tuple[str, ...] | None:
+        """Returns the globs of a limit that admit objects with these other properties.
+
+        None: objects without that property are admitted, too. So a query reads no more than it has
+        to; :meth:`admits` decides.
+        """
+        if self.admits(**properties):
+            return None
+        return tuple(
+            scope.limits[limit]
+            for scope in self.scopes
+            if limit in scope.limits
+            and scope.without(limit).admits(self.room, self.verb, properties)
+        )
+
     def check_some(self, *names: str) -> None:
         """Refuses a caller whose scopes all have limits that objects with these properties lack.
 

@@ -18,6 +18,7 @@ from arctic_orchestration.service import (
     jobs,
     locations,
     problems,
+    resources,
     run_queue,
     schedule_actions,
     schedule_files,
@@ -33,7 +34,7 @@ from arctic_orchestration.service import (
 from arctic_orchestration.service.access import AccessRules, AnyCaller, Needs, Open
 from arctic_orchestration.service.events_documents import AnnouncementForm, ArrivalForm
 from arctic_orchestration.service.guard import Guard
-from arctic_orchestration.service.pages import actions, features, files, routes
+from arctic_orchestration.service.pages import actions, files, routes
 from arctic_orchestration.service.pages.live import LivePages
 from arctic_orchestration.service.pages.rendering import API
 from arctic_orchestration.service.service import Service
@@ -57,6 +58,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     consumers.router,
     events.router,
     run_queue.router,
+    resources.router,
     tasks.router,
     simulations.router,
     token_routes.router,
@@ -72,7 +74,7 @@ _REFERRED: tuple[type[BaseModel], ...] = (
     ArrivalForm,
 )
 #: Not in the description of the API.
-PAGES = (files.router, routes.first, routes.router, features.router, actions.router)
+PAGES = (files.router, routes.first, routes.router, actions.router)
 _DESCRIPTION = """\
 Schedules, jobs, compaction, consumers and workers of arctic_orchestration: what waits, why, until
 when.

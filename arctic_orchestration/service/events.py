@@ -4,19 +4,20 @@ Both stand at one address, since an arrival that is posted is an event that is l
 schedule takes it.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Path, Query
 
 from arctic_orchestration.errors import ConfigurationError, InvalidDefinition, InvalidInput
 from arctic_orchestration.event_log.event import EventKind
 from arctic_orchestration.schedules.arrival_names import ArrivalNames
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.views.event_effects import Span, effects_of, events_of
-from arctic_orchestration.schedules.views.listing import ListedEvent
+from arctic_orchestration.schedules.views.event_effects import Span
+from arctic_orchestration.schedules.views.set_off import After, TakenEvent, newest_events, set_off
 from arctic_orchestration.service import announcements, paging, parameters
 from arctic_orchestration.service import events_documents as documents
 from arctic_orchestration.service.access import Caller, EventsReader, EventsWriter
@@ -25,13 +26,17 @@ from arctic_orchestration.service.dagster_instance import instance_of_service, u
 from arctic_orchestration.service.paging import Cursor, Limit
 from arctic_orchestration.service.parameters import Text
 from arctic_orchestration.service.service import ServiceOfApp
+from arctic_orchestration.state.tables import events
 
 router = APIRouter(tags=["events"])
 #: Ten thousand arrivals with some metadata.
 _MOST_BYTES = 10_000_000
 _MOST_PROBLEMS = 100
-#: the least number of events that are read at once for a limited scope
-_STEP = 500
+#: how often a page reads on if its scope does not admit what the query found
+_MOST_READS = 10
+_OF_NO_ASSET = (EventKind.RUN, EventKind.TICK)
+#: the parts of a glob: a set, or one letter
+_PARTS = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 _FORM = body_schema({"$ref": "#/components/schemas/AnnouncementForm"})
 
 
@@ -101,16 +106,18 @@ def list_events(
     kind: Annotated[EventKind | None, Query(description="Only of this kind.")] = None,
     subject: Annotated[Text, Query(description="Of this asset, job or schedule.")] = None,
     partition: Annotated[Text, Query(description="Of this partition.")] = None,
-    location: parameters.Location = None,
+    location: parameters.SomeLocation = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> documents.EventPage:
     """List the events that schedules took, newest first, each with its jobs.
 
     An event that no schedule listens to is not stored. A scope that is limited to assets admits
-    arrivals, checks and freshness of these.
+    arrivals, checks and freshness of these. A page may have fewer events than there are: the last
+    one has no next_cursor.
     """
-    (below,) = paging.values(cursor, int) or (None,)
+    begin = paging.values(cursor, str, int, int)
+    after = (parameters.moment(begin[0], field="cursor"), begin[1], begin[2]) if begin else None
     span = Span(
         begin=parameters.moment(taken_from, field="taken_from") if taken_from else None,
         end=parameters.moment(taken_until, field="taken_until") if taken_until else None,
@@ -118,20 +125,30 @@ def list_events(
         subject=subject,
         partition=partition,
     )
+    with service.database.read() as tx:
+        places = service.places(tx, caller, location)
+        shown, last = _page(tx, caller, places, span, after, limit)
+    following = paging.cursor(last[0].isoformat(), *last[1:]) if last else None
+    listed = [one.to_json() for one in shown]
+    return documents.EventPage.model_validate({"events": listed, "next_cursor": following})
+
+
+@router.get("/events/{number}", response_model_exclude_unset=True)
+def show_event(
+    service: ServiceOfApp,
+    caller: EventsReader,
+    number: Annotated[int, Path(ge=0, lt=2**63, description="Its number in the location.")],
+    location: parameters.Location = None,
+) -> documents.EventDetails:
+    """Show an event and everything that it set off: jobs, the events of their runs, and so on.
+
+    Without events that the scope does not admit.
+    """
     with service.reading(caller, location, schedules=[]) as (tx, place, _):
-        shown, more = _page(tx, caller, place, span, below, limit)
-        effects = effects_of(tx, [(place.id, one.number) for one in shown])
-    listed = [
-        {
-            **one.to_json(),
-            "jobs": [effect.to_json() for effect in effects.get((place.id, one.number), ())],
-        }
-        for one in shown
-    ]
-    following = paging.cursor(shown[-1].number) if more else None
-    return documents.EventPage.model_validate(
-        {"location": place.name, "events": listed, "next_cursor": following}
-    )
+        found = set_off(tx, place, number)
+    caller.check(**_properties(found))
+    shown = found.to_json(shows=lambda event: caller.admits(**_properties(event)))
+    return documents.EventDetails.model_validate(shown)
 
 
 def _check_names(
@@ -158,21 +175,57 @@ def _check_names(
 
 
 def _page(
-    tx: sa.Connection, caller: Caller, place: Location, span: Span, below: int | None, limit: int
-) -> tuple[list[ListedEvent], bool]:
-    """Returns events that a caller may see, and whether there are more."""
-    shown: list[ListedEvent] = []
-    # A limited scope may pass over most.
-    step = limit + 1 if caller.admits(location=place.name) else max(limit + 1, _STEP)
-    while True:
-        read = events_of(tx, place, span, below=below, limit=step)
+    tx: sa.Connection,
+    caller: Caller,
+    places: Sequence[Location],
+    span: Span,
+    after: After | None,
+    limit: int,
+) -> tuple[list[TakenEvent], After | None]:
+    """Returns events that a caller may see, and after which more may follow.
+
+    Costs at most ``2 * _MOST_READS`` statements: what is passed over is the next page's.
+    """
+    admitted = sa.or_(sa.false(), *(_is_admitted(caller, place) for place in places))
+    where = [*span.conditions, admitted]
+    shown: list[TakenEvent] = []
+    for _ in range(_MOST_READS):
+        read = newest_events(tx, where, after=after, limit=limit + 1)
         for one in read:
-            of_asset = one.event.kind not in (EventKind.RUN, EventKind.TICK)
-            asset = {"asset": one.event.subject} if of_asset else {}
-            if caller.admits(location=place.name, **asset):
+            if caller.admits(**_properties(one)):
                 if len(shown) == limit:
-                    return shown, True
+                    return shown, shown[-1].place
                 shown.append(one)
-        if len(read) < step:
-            return shown, False
-        below = read[-1].number
+        if len(read) <= limit:
+            return shown, None
+        after = read[-1].place
+    return shown, after
+
+
+def _is_admitted(caller: Caller, place: Location) -> sa.ColumnElement[bool]:
+    """Returns that a caller may see an event of a location, or nearly so: ``[...]`` is any letter.
+
+    SQLite ignores the case of letters, too; the caller's scope has the last word.
+    """
+    col = events.c
+    globs = caller.globs("asset", location=place.name)
+    if globs is None:
+        return col.location_id == place.id
+    alike = [col.subject.like(_like(glob), escape="\\") for glob in globs]
+    return sa.and_(
+        col.location_id == place.id,
+        col.kind.not_in([kind.value for kind in _OF_NO_ASSET]),
+        sa.or_(sa.false(), *alike),
+    )
+
+
+def _like(glob: str) -> str:
+    parts = {"*": "%", "?": "_", "%": r"\%", "_": r"\_", "\\": r"\\"}
+    return "".join(parts.get(part, "_" if len(part) > 1 else part) for part in _PARTS.findall(glob))
+
+
+def _properties(event: TakenEvent) -> dict[str, str]:
+    """Returns what scopes limit; a run and a tick are of no asset."""
+    of_asset = event.event.kind not in _OF_NO_ASSET
+    asset = {"asset": event.event.subject} if of_asset else {}
+    return {"location": event.location, **asset}

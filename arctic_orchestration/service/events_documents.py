@@ -89,6 +89,8 @@ class EventDocument(Document):
     at: At
     #: when the dispatcher read it
     taken_at: At
+    #: the location whose schedules took it
+    taken_in: str
     kind: str
     subject: str
     #: its jobs; none: its schedules ignored it, or it waits for a check or a mapping
@@ -116,7 +118,18 @@ class EventDocument(Document):
 
 
 class EventPage(Page):
-    """Events of a location, newest first."""
+    """Events, newest first."""
 
-    location: str
     events: list[EventDocument]
+
+
+class SetOffDocument(EffectDocument):
+    """A job that took an event, with the events of its run."""
+
+    events: list["EventDetails"]
+
+
+class EventDetails(EventDocument):
+    """An event with everything that it set off."""
+
+    jobs: list[SetOffDocument]  # type: ignore[assignment]

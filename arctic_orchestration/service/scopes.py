@@ -8,7 +8,7 @@ schedule.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -68,6 +68,10 @@ class Scope:
     def __str__(self) -> str:
         limits = ",".join(f"{name}={glob}" for name, glob in self.limits.items())
         return f"{self.room}:{self.verb}" + (f"@{limits}" if limits else "")
+
+    def without(self, limit: str) -> "Scope":
+        """Returns the scope without one of its limits."""
+        return replace(self, limits={n: glob for n, glob in self.limits.items() if n != limit})
 
     def has(self, room: str, verb: str) -> bool:
         """Returns whether it admits a verb in a room, for some object at least."""

@@ -103,6 +103,16 @@ class ReleaseForm(Specification):
     reason: Reason = "its worker ends"
 
 
+class MergeDocument(Document):
+    """A live attempt at a merge task."""
+
+    task: str
+    table: str
+    claimed_at: At
+    #: when its lease ends, unless it is renewed
+    expires_at: At
+
+
 class WorkerDocument(Document):
     """A worker of compaction."""
 
@@ -117,8 +127,10 @@ class WorkerDocument(Document):
     started_at: At
     seen_at: At
     order: Order
-    #: live attempts
+    #: how many merges it has
     tasks: int
+    #: oldest first
+    merges: list[MergeDocument]
 
 
 class Workers(Document):

@@ -15,13 +15,13 @@ from starlette.concurrency import run_in_threadpool
 
 from arctic_orchestration.compaction import control
 from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.views.workers import busy_workers, with_merges
 from arctic_orchestration.compaction.work import attempt_lookup, attempts, workers
 from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.compaction.work.attempts import LEASE
 from arctic_orchestration.compaction.work.workers import Order, Worker, WorkerInfo
 from arctic_orchestration.errors import NotFound, Refused, TransitionRefused
 from arctic_orchestration.leases import RENEWALS
-from arctic_orchestration.quantities import iso
 from arctic_orchestration.service import parameters
 from arctic_orchestration.service import worker_documents as documents
 from arctic_orchestration.service.access import Caller, WorkersReader, WorkersWriter
@@ -43,8 +43,8 @@ WorkerAction = Literal["drain", "resume", "stop"]
 def list_workers(service: ServiceOfApp, caller: WorkersReader) -> documents.Workers:
     """List workers that were seen within two minutes, those of the state database too."""
     with service.database.read() as tx:
-        found = [one for one in workers.live_workers(tx) if _admits(caller, one.queues)]
-        return documents.Workers(workers=[_described(tx, one) for one in found])
+        listed = [one.to_json() for one in busy_workers(tx) if _admits(caller, one.worker.queues)]
+    return documents.Workers.model_validate({"workers": listed})
 
 
 @router.get("/{worker}", responses={200: HAS_ETAG})
@@ -243,17 +243,5 @@ def _etag(one: Worker) -> str:
 
 
 def _described(tx: sa.Connection, one: Worker) -> documents.WorkerDocument:
-    return documents.WorkerDocument(
-        worker=one.id,
-        name=one.name,
-        queues=list(one.queues),
-        slots=one.parallelism,
-        host=one.host,
-        memory=one.memory,
-        version=one.version,
-        labels=dict(one.labels),
-        started_at=iso(one.started_at),
-        seen_at=iso(one.seen_at),
-        order=one.order,
-        tasks=len(attempt_lookup.live_attempts_of(tx, one.id)),
-    )
+    (busy,) = with_merges(tx, [one])
+    return documents.WorkerDocument.model_validate(busy.to_json())

@@ -298,3 +298,59 @@ def test_an_event_is_listed_with_its_jobs(
         problem(client.get(f"/events?{query}"), 422)
     limited = api(token=token(database, "events:read@asset=raw/b"))
     assert [one["subject"] for one in limited.get("/events").json()["events"]] == ["raw/b"]
+
+
+def test_what_an_event_set_off_ends_where_the_scope_does(
+    api: MakeApi, database: Database, world: Callable[..., World]
+) -> None:
+    """An arrival, its job, the end of that run, the job of this; a run is of no asset."""
+    here = world(
+        [
+            Schedule(name="load", target="load", trigger=on.partitions("raw/a"), enabled=True),
+            Schedule(name="sums", target="sums", trigger=on.run("load"), enabled=True),
+        ]
+    )
+    here.feed.arrive("raw/a", "1")
+    (run,) = here.tick(1)
+    here.dagster.end(run)
+    here.tick(2)
+    client = api()
+    listed = client.get("/events").json()["events"]
+    assert [(one["subject"], one["taken_in"]) for one in listed] == [
+        ("load", "here"),
+        ("raw/a", "here"),
+    ]
+    path = f"/events/{listed[1]['number']}"
+    found = client.get(path).json()
+    assert {name: found[name] for name in ("kind", "partition", "taken_in")} == {
+        "kind": "partition", "partition": "1", "taken_in": "here",
+    }  # fmt: skip
+    (job,) = found["jobs"]
+    assert (job["schedule"], job["run_id"]) == ("load", run)
+    (ended,) = job["events"]
+    assert [one["schedule"] for one in ended["jobs"]] == ["sums"]
+    problem(client.get("/events/999"), 404)
+    limited = api(token=token(database, "events:read@asset=raw/*"))
+    assert limited.get(path).json()["jobs"] == [{**job, "events": []}]
+    assert limited.get(f"/events/{listed[0]['number']}").status_code == 403
+
+
+def test_events_of_several_locations_are_one_list(
+    api: MakeApi, database: Database, world: Callable[..., World]
+) -> None:
+    """Newest first, whoever took them; a scope that is limited to a location has its own."""
+    both = [Schedule(name="b", target="z", trigger=on.partitions("raw/b", count=9), enabled=True)]
+    for number, place in enumerate(("east", "west")):
+        there = world(both, place)
+        there.feed.arrive("raw/b", place)
+        there.tick(number + 1)
+    client = api()
+    pages, cursor = [], ""
+    while cursor is not None:
+        page = client.get(f"/events?limit=1{cursor and '&cursor='}{cursor}").json()
+        pages += page["events"]
+        cursor = page["next_cursor"]
+    assert [one["taken_in"] for one in pages] == ["west", "east"]
+    east = api(token=token(database, "events:read@location=east"))
+    assert [one["partition"] for one in east.get("/events").json()["events"]] == ["east"]
+    assert east.get("/events?location=west").status_code == 403

@@ -5,6 +5,7 @@ import hashlib
 import tomllib
 from html.parser import HTMLParser
 from itertools import pairwise
+from urllib.parse import unquote
 
 import pytest
 import sqlalchemy as sa
@@ -220,8 +221,9 @@ def every_page(client: TestClient) -> list[str]:
         "/schedules/branches?location=lake", "/jobs", f"/jobs/{job_of(client, 'branches')}",
         "/consumers", "/consumers/totals", "/compaction/tables", "/compaction/tables/lake.resting",
         "/compaction/queues", "/compaction/queues/big", "/compaction/tasks",
-        f"/compaction/tasks/{task}", "/queue", "/tasks", "/tasks?task=child", "/events", event,
-        "/workers", "/audit",
+        f"/compaction/tasks/{task}", "/resources", "/tasks", "/tasks/child",
+        "/task-graph?task=child", "/skip-list", "/events", event, "/workers", "/workers/w",
+        "/audit",
     ]  # fmt: skip
 
 
@@ -243,9 +245,12 @@ def test_names_are_text_everywhere(pages: TestClient) -> None:
         assert levels.count(1) == 1
         assert all(below - above <= 1 for above, below in pairwise(levels)), path
         texts[path.partition("?")[0]] = page.text
-    for path in ("/schedules", "/schedules/branches", "/jobs", "/events", "/tasks", "/workers"):
+    for path in (
+        "/schedules", "/schedules/branches", "/jobs", "/events", "/tasks", "/tasks/child",
+        "/skip-list", "/workers", "/workers/w",
+    ):  # fmt: skip
         assert VISIBLE in texts[path], path
-    for path in ("/waiting", "/queue", "/consumers/totals", "/audit"):
+    for path in ("/waiting", "/skip-list", "/consumers/totals", "/audit"):
         assert ODD.replace("\x1b", r"\x1b").replace("\u202e", r"\u202e") in texts[path], path
     echoed = shown(pages, link("/waiting", text=MARKUP))
     values = [attributes.get("value") for tag, attributes in echoed.elements if tag == "input"]
@@ -255,15 +260,23 @@ def test_names_are_text_everywhere(pages: TestClient) -> None:
 def test_every_page_is_json_by_accept(pages: TestClient) -> None:
     """Of the API's resource, with the same parameters; whatever a browser prefers is HTML."""
     json = {"Accept": "application/json"}
-    for path in ("/waiting?group_by=cause", "/schedules?name=b*", "/schedules/half?location=here"):
+    for path in (
+        *every_page(pages),
+        "/schedules?name=b*",
+        "/events?kind=partition",
+        "/tasks?fresh=false",
+    ):
         answer = pages.get(path, headers=json, follow_redirects=False)
-        assert (answer.status_code, answer.headers["location"].replace("%2A", "*")) == (
+        assert (answer.status_code, unquote(answer.headers["location"])) == (
             307,
-            f"{API}{path}",
+            unquote(f"{API}{path}"),
         )
         assert answer.headers["vary"] == "Accept"
-        assert pages.get(path, headers=json).json() == pages.get(f"{API}{path}").json()
-        assert f"{API}{path}" in [to.replace("%2A", "*") for to in shown(pages, path).links]
+        of_api = pages.get(f"{API}{path}")
+        assert of_api.status_code == 200, path
+        assert of_api.headers["content-type"] == "application/json"
+        assert pages.get(path, headers=json).json().keys() == of_api.json().keys()
+        assert unquote(f"{API}{path}") in [unquote(to) for to in shown(pages, path).links], path
     either = pages.get("/jobs", headers={"Accept": "application/json;q=0.5, text/html"})
     assert either.headers["content-type"].startswith("text/html")
     described = {str(one.path) for one in iter_route_contexts(pages.app.routes)}  # type: ignore[attr-defined]

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 from dagster import DagsterInstance
 
+from arctic_orchestration.service.pages.rendering import API
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.run_queue.coordinator.conftest import make_queue, queue_storage
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
 from arctic_orchestration_tests.service.conftest import MakeApi
 from arctic_orchestration_tests.service.test_access import token
+from arctic_orchestration_tests.service.test_pages import browser, shown
 from arctic_orchestration_tests.service.test_problems import problem
 
 __all__ = ["make_queue", "queue_storage"]
@@ -136,6 +138,34 @@ def test_a_scope_is_limited_to_queues(api: MakeApi, database: Database, ruled: M
         assert answer.status_code == 403, answer.text
     assert client.post("/queues/low/pause").status_code == 200
     assert client.post(f"/runs/{load.run_id}/prioritize", json={"level": 5}).status_code == 200
+
+
+def test_its_pages_are_what_the_api_answers(
+    api: MakeApi, database: Database, ruled: MakeQueue
+) -> None:
+    """Under the same scopes; the former address leads there."""
+    queue = ruled(max_concurrent_runs=1, **TWO, **TEAM)
+    load = queue.submit("load")
+    assert queue.iterate() == [load.run_id]
+    bill = queue.submit("bill")
+    pages = browser(api())
+    for path, part in (
+        ("/queues", "high"),
+        ("/queues/low", "0 waiting, 1 in progress"),
+        ("/groups/ops", "at most 1"),
+        ("/runs", "1 run waiting, 1 in progress of at most 1"),
+        (f"/runs/{load.run_id}", "STARTING"),
+        (f"/runs/{bill.run_id}", "1 of 1 slots are in use"),
+    ):
+        assert part in shown(pages, path).text, path
+        as_json = pages.get(path, headers={"Accept": "application/json"})
+        assert as_json.json() == pages.get(f"{API}{path}").json()
+    assert pages.get("/queue").url.path == "/queues"
+    low = browser(api(token=token(database, "queues:read@queue=low", "runs:read@queue=low")))
+    assert "high" not in shown(low, "/queues").text
+    assert bill.run_id not in shown(low, "/runs").text
+    assert {low.get(path).status_code for path in ("/queues/high", "/groups/ops")} == {403}
+    assert low.get("/resources").status_code == 403
 
 
 def test_without_rules_the_answer_says_so(

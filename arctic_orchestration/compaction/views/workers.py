@@ -2,31 +2,78 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction.work.workers import Worker, live_workers
+from arctic_orchestration.quantities import iso
+from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import attempt_is_live, compaction_attempts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Merge:
+    """A live attempt of a worker at a merge task."""
+
+    task: str
+    table: str
+    claimed_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BusyWorker:
-    """A live worker with its attempts: task, table, claimed_at, expires_at."""
+    """A worker with its merges, oldest first."""
 
     worker: Worker
-    attempts: Sequence[Any]
+    merges: Sequence[Merge]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the JSON form; its keys do not change."""
+        worker = self.worker
+        return {
+            "worker": worker.id,
+            "name": worker.name,
+            "queues": list(worker.queues),
+            "slots": worker.parallelism,
+            "host": worker.host,
+            "memory": worker.memory,
+            "version": worker.version,
+            "labels": dict(worker.labels),
+            "started_at": iso(worker.started_at),
+            "seen_at": iso(worker.seen_at),
+            "order": worker.order.value,
+            "tasks": len(self.merges),
+            "merges": [
+                {
+                    "task": merge.task,
+                    "table": merge.table,
+                    "claimed_at": iso(merge.claimed_at),
+                    "expires_at": iso(merge.expires_at),
+                }
+                for merge in self.merges
+            ],
+        }
 
 
 def busy_workers(tx: sa.Connection) -> list[BusyWorker]:
-    """Returns the live workers, oldest first."""
+    """Returns the live workers, oldest first; costs two statements."""
+    return with_merges(tx, live_workers(tx))
+
+
+def with_merges(tx: sa.Connection, workers: Sequence[Worker]) -> list[BusyWorker]:
+    """Returns some workers with their merges; costs one statement."""
     col = compaction_attempts.c
     query = sa.select(
-        col.worker, col.task_id.label("task"), col.table_name.label("table"), col.claimed_at,
+        col.worker_id, col.task_id.label("task"), col.table_name.label("table"), col.claimed_at,
         col.expires_at,
+    ).where(
+        attempt_is_live, dialect.among(tx, col.worker_id, [worker.id for worker in workers])
     )  # fmt: skip
-    attempts = tx.execute(query.where(attempt_is_live).order_by(col.claimed_at)).all()
-    return [
-        BusyWorker(worker=one, attempts=[row for row in attempts if row.worker == one.name])
-        for one in live_workers(tx)
-    ]
+    merges: dict[str, list[Merge]] = {}
+    for row in tx.execute(query.order_by(col.claimed_at, col.id)).mappings():
+        merge = Merge(**{name: row[name] for name in Merge.__slots__})
+        merges.setdefault(row["worker_id"], []).append(merge)
+    return [BusyWorker(worker=worker, merges=merges.get(worker.id, ())) for worker in workers]

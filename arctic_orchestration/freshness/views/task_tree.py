@@ -2,11 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-from arctic_orchestration.freshness.views.tasks import EdgeView, TaskView
+from typing import Protocol
 
 #: deeper branches have a page of their own
 _DEPTH = 8
+
+
+class Edge(Protocol):
+    """A parent of a task."""
+
+    @property
+    def parent(self) -> str: ...
+
+
+class Needing(Protocol):
+    """A task with its parents."""
+
+    @property
+    def parents(self) -> Sequence[Edge]: ...
 
 
 @dataclass(kw_only=True)
@@ -15,21 +28,21 @@ class TaskNode:
 
     name: str
     #: none: it is an asset that is no task
-    task: TaskView | None
+    task: Needing | None
     #: what its child needs of it; none: it is a root
-    edge: EdgeView | None = None
+    edge: Edge | None = None
     parents: list["TaskNode"] = field(default_factory=list)
     #: how many parents are not shown here: they are above, or too deep
     left_out: int = 0
 
 
-def roots_of(views: Mapping[str, TaskView]) -> list[str]:
+def roots_of(views: Mapping[str, Needing]) -> list[str]:
     """Returns the tasks that no other one needs; if all need each other, the first."""
     needed = {edge.parent for view in views.values() for edge in view.parents}
     return [name for name in views if name not in needed] or list(views)[:1]
 
 
-def task_trees(views: Mapping[str, TaskView], roots: Sequence[str]) -> list[TaskNode]:
+def task_trees(views: Mapping[str, Needing], roots: Sequence[str]) -> list[TaskNode]:
     """Returns the trees of some tasks."""
     trees = [TaskNode(name=name, task=views.get(name)) for name in roots]
     left, drawn = [(tree, 1) for tree in reversed(trees)], set()

@@ -1,4 +1,4 @@
-"""The events that schedules took, and the jobs that each one is part of."""
+"""Which events that schedules took, and the jobs that each one is part of."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,8 +8,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.event_log.event import EventKind
-from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.views.listing import ListedEvent, listed_event
 from arctic_orchestration.state.tables import events, job_events, jobs, schedules
 
 
@@ -22,6 +20,21 @@ class Span:
     kind: EventKind | None = None
     subject: str | None = None
     partition: str | None = None
+
+    @property
+    def conditions(self) -> list[sa.ColumnElement[bool]]:
+        """On the table of events."""
+        col = events.c
+        made = [
+            col[name] == getattr(self, name)
+            for name in ("kind", "subject", "partition")
+            if getattr(self, name) is not None
+        ]
+        if self.begin is not None:
+            made.append(col.taken_at >= self.begin)
+        if self.end is not None:
+            made.append(col.taken_at < self.end)
+        return made
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,25 +50,6 @@ class Effect:
     def to_json(self) -> dict[str, Any]:
         """Returns the JSON form; its keys do not change."""
         return {name: getattr(self, name) for name in self.__slots__}
-
-
-def events_of(
-    tx: sa.Connection, location: Location, span: Span, *, below: int | None = None, limit: int = 50
-) -> list[ListedEvent]:
-    """Returns the newest events of a location, newest first; ``below`` is a number."""
-    col = events.c
-    query = sa.select(col.number, col.taken_at, col.details).where(col.location_id == location.id)
-    if span.begin is not None:
-        query = query.where(col.taken_at >= span.begin)
-    if span.end is not None:
-        query = query.where(col.taken_at < span.end)
-    for name in ("kind", "subject", "partition"):
-        if getattr(span, name) is not None:
-            query = query.where(col[name] == getattr(span, name))
-    if below is not None:
-        query = query.where(col.number < below)
-    rows = tx.execute(query.order_by(col.number.desc()).limit(limit))
-    return [listed_event(row) for row in rows]
 
 
 def effects_of(

@@ -1,7 +1,7 @@
 """Events that schedules took, and everything that each of them set off."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.event_log.event import Event
+from arctic_orchestration.quantities import iso
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.views.event_effects import Effect, effects_of
 from arctic_orchestration.state.tables import events, jobs, locations
@@ -18,6 +19,8 @@ from arctic_orchestration.state.tables import events, jobs, locations
 _MOST = 100
 #: how long after a job's end the events of its run may be read
 _LATE = timedelta(hours=1)
+#: when an event was taken, the id of its location, its number
+After = tuple[datetime, int, int]
 
 
 @dataclass(kw_only=True)
@@ -27,6 +30,13 @@ class SetOffJob:
     effect: Effect
     location: str
     events: list["TakenEvent"] = field(default_factory=list)
+
+    def to_json(self, shows: Callable[["TakenEvent"], bool] | None) -> dict[str, Any]:
+        """Returns the JSON form, as :meth:`TakenEvent.to_json`."""
+        if shows is None:
+            return self.effect.to_json()
+        made = [event.to_json(shows=shows) for event in self.events if shows(event)]
+        return {**self.effect.to_json(), "events": made}
 
 
 @dataclass(kw_only=True)
@@ -40,34 +50,50 @@ class TakenEvent:
     event: Event
     jobs: list[SetOffJob] = field(default_factory=list)
 
+    @property
+    def place(self) -> After:
+        """Its place among the newest events."""
+        return self.taken_at, self.location_id, self.number
+
+    def to_json(self, *, shows: Callable[["TakenEvent"], bool] | None = None) -> dict[str, Any]:
+        """Returns the JSON form; its keys do not change.
+
+        Args:
+            shows: which events that it set off are shown, with theirs; none: jobs without events.
+        """
+        return {
+            "number": self.number,
+            "taken_at": iso(self.taken_at),
+            "taken_in": self.location,
+            **self.event.to_json(),
+            "at": iso(self.event.at),
+            "jobs": [job.to_json(shows) for job in self.jobs],
+        }
+
 
 _EVENTS = sa.select(events, locations.c.name.label("location")).join(
     locations, locations.c.id == events.c.location_id
 )
 _NEWEST = (events.c.taken_at.desc(), events.c.location_id.desc(), events.c.number.desc())
-#: the last event of a page
-After = tuple[datetime, int, int]
 
 
 def newest_events(
     tx: sa.Connection,
-    places: Sequence[Location],
+    where: Sequence[sa.ColumnElement[bool]],
     *,
-    subject: str | None = None,
-    partition: str | None = None,
     after: After | None = None,
     limit: int = 50,
 ) -> list[TakenEvent]:
-    """Returns events of some locations, newest first, with the jobs that have them."""
+    """Returns events that meet conditions, newest first, with the jobs that have them.
+
+    Costs two statements.
+    """
     col = events.c
-    query = _EVENTS.where(col.location_id.in_([place.id for place in places]))
-    if subject is not None:
-        query = query.where(col.subject == subject)
-    if partition is not None:
-        query = query.where(col.partition == partition)
+    query = _EVENTS.where(*where)
     if after is not None:
         same = (col.taken_at == after[0]) & sa.tuple_(col.location_id, col.number).__lt__(after[1:])
-        query = query.where((col.taken_at < after[0]) | same)
+        # The first condition alone is what an index can answer.
+        query = query.where(col.taken_at <= after[0], (col.taken_at < after[0]) | same)
     return _with_jobs(tx, query.order_by(*_NEWEST).limit(limit))
 
 

@@ -14,16 +14,14 @@ from arctic_orchestration.service.pages.rendering import api_url, here, render
 
 
 class PageRoute(APIRoute):
-    """A page without a resource of the API."""
-
-    has_resource = False
+    """A page whose URL is one of the API without ``/api/v1``."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Redirects to JSON, and to a URL without the fields that a form left empty."""
         answer = super().get_route_handler()
 
         async def handler(request: Request) -> Response:
-            if self.has_resource and prefers_json(request):
+            if prefers_json(request):
                 return redirect(api_url(request))
             given = request.query_params.multi_items()
             filled = [(name, value) for name, value in given if value]
@@ -34,12 +32,6 @@ class PageRoute(APIRoute):
             return await answer(request)
 
         return handler
-
-
-class ResourcePageRoute(PageRoute):
-    """A page whose URL is one of the API without ``/api/v1``."""
-
-    has_resource = True
 
 
 def redirect(url: str, status: int = 307) -> Response:

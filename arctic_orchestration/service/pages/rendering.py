@@ -68,7 +68,6 @@ def _environment() -> Environment:
         link=_link,
         dagster_url=_dagster_url,
         here=here,
-        has_json=has_json,
         next_page=next_page,
         bulk_url=bulk_url,
         api_url=api_url,
@@ -121,11 +120,6 @@ def _dagster_url(context: Context, path: str, *segments: str) -> str | None:
     """Returns a URL in Dagster's UI, or None if it is not known where that is."""
     base = context["request"].app.state.service.settings.dagster_url
     return None if base is None else base + (link(path, *segments) or "/")
-
-
-def has_json(request: Request) -> bool:
-    """Returns whether a page has a resource of the API with the same path."""
-    return getattr(request.scope.get("route"), "has_resource", False)
 
 
 def next_page(request: Request, cursor: str) -> str:

@@ -1,25 +1,32 @@
-"""The pages with a resource of the API: each shows what the API answers at its URL."""
+"""The pages: each shows what the API answers at its URL."""
 
 from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from arctic_orchestration.event_log.event import EventKind
 from arctic_orchestration.schedules.views.decisions import decisions
 from arctic_orchestration.service import (
     audit,
     compaction,
     consumers,
+    events,
     jobs,
+    resources,
+    run_queue,
     schedules,
+    tasks,
     ticks,
     waiting,
+    workers,
 )
 from arctic_orchestration.service.access import Caller, needs
 from arctic_orchestration.service.documents import ScheduleDocument
-from arctic_orchestration.service.pages.page_route import ResourcePageRoute, add_page, redirect
+from arctic_orchestration.service.pages.page_route import PageRoute, add_page, redirect
 from arctic_orchestration.service.pages.rendering import root_of
 from arctic_orchestration.service.pages.sizes import size_chart
+from arctic_orchestration.service.pages.task_trees import trees_of
 from arctic_orchestration.service.service import Service
 from arctic_orchestration.waits import WaitKind
 
@@ -28,7 +35,7 @@ _CHANGES = 50
 _DECISIONS = 50
 _MEMBERS = 50
 #: Not in the description of the API.
-router = APIRouter(include_in_schema=False, route_class=ResourcePageRoute)
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
 first = APIRouter(include_in_schema=False)
 
 
@@ -36,6 +43,12 @@ first = APIRouter(include_in_schema=False)
 def first_page(request: Request) -> Response:
     """Redirects to what waits, by cause."""
     return redirect(f"{root_of(request)}/waiting?group_by=cause")
+
+
+@first.get("/queue", dependencies=[needs("queues", "read")])
+def old_queue_page(request: Request) -> Response:
+    """Redirects from the former address of the run queue."""
+    return redirect(f"{root_of(request)}/queues")
 
 
 def _explained(found: ScheduleDocument, service: Service, caller: Caller) -> Any:
@@ -71,6 +84,10 @@ def _tasks(service: Service, caller: Caller, **of: str) -> Any:
     return compaction.list_merge_tasks(service, caller, state=["all"], limit=_MEMBERS, **of).tasks
 
 
+def _trees(service: Service, caller: Caller, task: str) -> Any:
+    return trees_of(tasks.show_graph(service, caller, task), task)
+
+
 _add = partial(add_page, router)
 _add("/waiting", "waiting.html", waiting.list_waiting, kinds=[kind.value for kind in WaitKind])
 _add("/schedules", "schedules.html", schedules.list_schedules)
@@ -82,6 +99,16 @@ _add(
 )
 _add("/jobs", "jobs.html", jobs.list_jobs)
 _add("/jobs/{id}", "job.html", jobs.show_job, also={"explained": jobs.explain_job})
+_add("/queues", "queues.html", run_queue.list_queues)
+_add("/queues/{queue}", "slots.html", run_queue.show_queue, kind="queue")
+_add("/groups/{group}", "slots.html", run_queue.show_group, kind="group")
+_add("/runs", "runs.html", run_queue.list_runs)
+_add("/runs/{run}", "run.html", run_queue.explain_run)
+_add("/resources", "resources.html", resources.list_resources)
+_add("/tasks", "tasks.html", tasks.list_tasks)
+_add("/tasks/{task:path}", "task.html", tasks.show_task, also={"trees": _trees})
+_add("/task-graph", "task_graph.html", tasks.show_graph, also={"trees": trees_of})
+_add("/skip-list", "skip_list.html", tasks.list_skipped)
 _add("/consumers", "consumers.html", consumers.list_consumers)
 _add(
     "/consumers/{consumer}",
@@ -112,4 +139,8 @@ _add(
 )
 _add("/compaction/tasks", "compaction_tasks.html", compaction.list_merge_tasks)
 _add("/compaction/tasks/{task}", "compaction_task.html", compaction.show_task)
+_add("/events", "events.html", events.list_events, kinds=[kind.value for kind in EventKind])
+_add("/events/{number}", "event.html", events.show_event)
+_add("/workers", "workers.html", workers.list_workers)
+_add("/workers/{worker}", "worker.html", workers.show_worker)
 _add("/audit", "audit.html", audit.list_changes)
