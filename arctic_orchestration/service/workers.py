@@ -43,7 +43,7 @@ WorkerAction = Literal["drain", "resume", "stop"]
 def list_workers(service: ServiceOfApp, caller: WorkersReader) -> documents.Workers:
     """List workers that were seen within two minutes, those of the state database too."""
     with service.database.read() as tx:
-        listed = [one.to_json() for one in busy_workers(tx) if _admits(caller, one.worker.queues)]
+        listed = [one.to_json() for one in busy_workers(tx) if admits(caller, one.worker.queues)]
     return documents.Workers.model_validate({"workers": listed})
 
 
@@ -228,7 +228,8 @@ def check_queues(caller: Caller, queues: Sequence[str]) -> None:
         caller.check()
 
 
-def _admits(caller: Caller, queues: Sequence[str]) -> bool:
+def admits(caller: Caller, queues: Sequence[str]) -> bool:
+    """Returns whether a caller may serve all queues of a worker; no queue is all of them."""
     return all(caller.admits(queue=queue) for queue in queues) if queues else caller.admits()
 
 

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from arctic_orchestration.compaction.work.workers import WorkerInfo, record_heartbeat
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.service.access import AccessRules
 from arctic_orchestration.service.app import create_app
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.cli.tasked import Tasked, task
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.served import listening
 
@@ -171,6 +173,31 @@ def test_buttons_say_what_they_do_and_do_it(
     tab.open("/audit")
     tab.until_text("loopback")
     assert "suspend" in tab.text
+
+
+def test_a_form_with_a_reason_is_filled_in(tab: Tab, database: Database) -> None:
+    """A task is skipped with a reason, after a confirmation; a worker is drained."""
+    tasks = Tasked(database)
+    tasks.declare(task("raw/a"))
+    info = WorkerInfo(id="w", name="w", queues=(), parallelism=2, host="h", pid=9)
+    with database.begin() as tx:
+        record_heartbeat(tx, info)
+    tab.open("/tasks/raw/a")
+    tab.until_text("What it needs")
+    tab.press("Skip…")
+    assert "What it needs" in tab.text
+    tab.page.evaluate("document.getElementById('reason').value = 'feed moves'")
+    tab.press("Skip…")
+    tab.until_text("It is not run in any cluster")
+    tab.press("Skip raw/a")
+    tab.until_text("feed moves (by loopback)")
+    tab.press("Take off the skip list")
+    tab.until("!document.getElementById('main').innerText.includes('feed moves (by')")
+    tab.open("/workers/w")
+    tab.press("Drain…")
+    tab.until_text("It finishes 0 merges")
+    tab.press("Drain worker w")
+    tab.until_text("quiet, drained")
 
 
 def test_what_the_policy_refuses_is_an_error(tab: Tab, world: Callable[..., World]) -> None:

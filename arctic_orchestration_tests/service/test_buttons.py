@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.work.workers import WorkerInfo, record_heartbeat
 from arctic_orchestration.service.pages.rendering import API
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.schedules.simulated import World
@@ -36,7 +37,8 @@ class Forms(HTMLParser):
             self._action = given["action"]
             if given["method"] == "post":
                 self.forms[self._action] = {}
-        if tag == "input" and self._action in self.forms:
+        # A box that nobody has checked is not sent.
+        if tag == "input" and self._action in self.forms and given.get("type") != "checkbox":
             self.forms[self._action][given["name"]] = given["value"]
 
 
@@ -100,6 +102,60 @@ def test_one_partition_of_many_is_delivered_again(client: TestClient) -> None:
     """A form names it, whatever its name is."""
     answer = client.post("/consumers/totals/retry", data={"partition": ODD}, headers=FORM)
     assert "0 given up" in Text(answer.text).text
+
+
+def test_a_task_is_submitted_and_skipped(client: TestClient, database: Database) -> None:
+    """With its ancestors if that box is checked; under its ETag; the reason is needed."""
+    page = "/tasks/child"
+    asked = press(client, page, "submit", with_parents="yes", force="yes")
+    assert "Submit child and 1 ancestor?" in Text(asked.text).text
+    assert "child runs even if it is fresh. Each ancestor" in Text(asked.text).text
+    done = confirm(client, asked)
+    assert done.url.path == page
+    assert "loopback" in Text(done.text).text
+    made = client.get(f"{API}/tasks/elsewhere").json()["live_submissions"]
+    assert [one["by"] for one in made] == ["loopback"]
+    made = client.get(f"{API}{page}").json()["submissions"]
+    assert [one["by"] for one in made if one["force"]] == ["loopback"]
+    alone = press(client, page, "submit")
+    assert "child runs unless it is fresh." in Text(alone.text).text
+    asked = press(client, "/tasks/elsewhere", "skip", reason="feed moves")
+    assert "Needed by 1 task" in Text(asked.text).text
+    assert client.get(f"{API}/skip-list").json()["skipped"] == []
+    assert "feed moves (by loopback)" in Text(confirm(client, asked).text).text
+    assert "feed moves" in shown(client, "/skip-list").text
+    assert confirm(client, asked).status_code == 412
+    assert press(client, "/tasks/elsewhere", "unskip").url.path == "/tasks/elsewhere"
+    assert client.get(f"{API}/skip-list").json()["skipped"] == []
+    for reason in ("", "x" * 1_001):
+        fields = {"reason": reason, "confirmed": "yes"}
+        bad = client.post("/tasks/elsewhere/skip", data=fields, headers=FORM)
+        assert (bad.status_code, "reason" in bad.text) == (422, True)
+
+
+def test_a_worker_is_drained_resumed_and_stopped(client: TestClient, database: Database) -> None:
+    """The buttons of its page are those that change something; who may not order sees none."""
+    for id, queues in (("w1", ("big",)), ("w2", ())):
+        info = WorkerInfo(id=id, name=f"name {id}", queues=queues, parallelism=2, host="h", pid=9)
+        with database.begin() as tx:
+            record_heartbeat(tx, info)
+    for action, effect, order in (
+        ("drain", "It finishes 0 merges, and claims nothing", "quiet"),
+        ("resume", None, "run"),
+        ("stop", "It puts 0 merges back", "stop"),
+    ):
+        answer = press(client, "/workers/w1", action)
+        if effect is not None:
+            assert effect in Text(answer.text).text
+            answer = confirm(client, answer)
+        assert answer.url.path == "/workers/w1"
+        assert client.get(f"{API}/workers/w1").json()["order"] == order
+        assert f"/workers/w1/{action}" not in Forms(answer.text).forms
+    assert client.post("/workers/w1/drain", headers=FORM).status_code == 200
+    bearer = token(database, "workers:write@queue=big", "workers:read", name="big")
+    client.headers["Authorization"] = f"Bearer {bearer}"
+    assert "/workers/w1/drain" in Forms(client.get("/workers/w1").text).forms
+    assert Forms(client.get("/workers/w2").text).forms == {}
 
 
 def test_an_action_on_a_filter_counts_first(client: TestClient, database: Database) -> None:

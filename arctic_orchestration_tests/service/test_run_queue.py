@@ -13,7 +13,8 @@ from arctic_orchestration_tests.run_queue.coordinator.conftest import make_queue
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
 from arctic_orchestration_tests.service.conftest import MakeApi
 from arctic_orchestration_tests.service.test_access import token
-from arctic_orchestration_tests.service.test_pages import browser, shown
+from arctic_orchestration_tests.service.test_buttons import FORM, confirm, press
+from arctic_orchestration_tests.service.test_pages import Text, browser, shown
 from arctic_orchestration_tests.service.test_problems import problem
 
 __all__ = ["make_queue", "queue_storage"]
@@ -168,6 +169,33 @@ def test_its_pages_are_what_the_api_answers(
     assert low.get("/resources").status_code == 403
 
 
+def test_buttons_pause_and_prioritize(api: MakeApi, database: Database, ruled: MakeQueue) -> None:
+    """After a page that says how many wait; the reason of the form is that of the pause."""
+    queue = ruled(max_concurrent_runs=1, **TWO, **TEAM)
+    first, second = queue.submit("load"), queue.submit("load")
+    pages = browser(api())
+    for page in ("/queues/low", "/groups/ops"):
+        asked = press(pages, page, "pause", reason="moving house")
+        assert "Waiting: 2 runs. In progress: 0 runs." in Text(asked.text).text
+        assert pages.get(f"{API}{page}").json()["paused"] is None
+        done = confirm(pages, asked)
+        assert done.url.path == page
+        assert "by loopback: moving house" in Text(done.text).text
+        assert confirm(pages, asked).status_code == 412
+        assert press(pages, page, "resume").url.path == page
+        assert pages.get(f"{API}{page}").json()["paused"] is None
+    long = {"reason": "x" * 1_001}
+    assert pages.post("/queues/low/pause", data=long, headers=FORM).status_code == 422
+    page = f"/runs/{second.run_id}"
+    done = press(pages, page, "prioritize", level="7")
+    assert (done.url.path, "Level7" in Text(done.text).text) == (page, True)
+    listed = pages.get(f"{API}/runs").json()["runs"]
+    assert [one["run_id"] for one in listed] == [second.run_id, first.run_id]
+    for level in ("", "1.5", "x", "9999999999"):
+        bad = pages.post(f"{page}/prioritize", data={"level": level}, headers=FORM)
+        assert (bad.status_code, "level" in bad.text) == (422, True), level
+
+
 def test_without_rules_the_answer_says_so(
     api: MakeApi,
     database: Database,
@@ -176,6 +204,8 @@ def test_without_rules_the_answer_says_so(
     """First without an instance, then with one whose run coordinator is another."""
     assert database
     client = api()
+    for path in ("/queues", "/runs"):
+        assert "DAGSTER_HOME" in shown(browser(api()), path).text
     for path in ("/queues", "/queues/low", "/groups/ops", "/runs", "/runs/x"):
         assert "DAGSTER_HOME" in problem(client.get(path), 409)["detail"]
     instance: DagsterInstance = request.getfixturevalue("instance")

@@ -5,9 +5,12 @@ a page that says what it will do to how many; the form of that page carries it o
 refusal as a page, and a success with the page of the object.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any
 
+from anyio import from_thread
 from fastapi import APIRouter, Depends, Request, Response
 
 from arctic_orchestration.errors import InvalidInput
@@ -21,19 +24,30 @@ from arctic_orchestration.service import (
     documents,
     job_actions,
     jobs,
+    run_queue,
+    run_queue_documents,
     schedule_actions,
     schedules,
+    tasks,
+    tasks_documents,
+    worker_documents,
+    workers,
 )
+from arctic_orchestration.service.access import FreshnessWriter
 from arctic_orchestration.service.bodies import Form
 from arctic_orchestration.service.bulk import Options
 from arctic_orchestration.service.pages.page_route import call, redirect, with_parameters
 from arctic_orchestration.service.pages.rendering import here, render
+from arctic_orchestration.service.service import Service, ServiceOfApp
 
 #: the name of an action with its object, and what it does, in sentences
 Effect = Callable[[Any], Sequence[str]]
 _Fields = Mapping[str, list[str]]
 #: so many events are listed with a job
 _LISTED_EVENTS = 100
+#: as long as the API takes one
+_LONGEST_REASON = 1_000
+_WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
 router = APIRouter(include_in_schema=False)
 
 
@@ -43,6 +57,7 @@ def add_action(
     read: Callable[..., Any] | None = None,
     effect: Effect | None = None,
     body: Callable[[_Fields], dict[str, Any]] | None = None,
+    reason: bool = False,
     **fixed: str,
 ) -> None:
     """Adds a button.
@@ -53,6 +68,7 @@ def add_action(
         read: the function that shows the object, for a dangerous action.
         effect: what a dangerous action does to that object.
         body: makes the body of the API's route from the fields of the form.
+        reason: whether the form has the reason that the API's route takes.
         fixed: parameters of the action that are part of the path.
     """
 
@@ -65,15 +81,20 @@ def add_action(
         given |= {"response": response, "if_match": _one(form, "if_match"), **fixed}
         if body is not None:
             given["body"] = body(form)
+        if reason:
+            given["reason"] = _reason(form)
         if read is not None and effect is not None and "confirmed" not in form:
             fields = {**form, "confirmed": ["yes"]}
-            return _confirmation(request, fields, *effect(call(read, given)))
-        call(act, given)
+            return _confirmation(request, fields, *effect(call(read, {**given, "form": form})))
+        done = call(act, given)
+        if inspect.isawaitable(done):
+            from_thread.run(_awaited, done)
         above = here(request, []).rpartition("/")[0]
         query = f"?{request.url.query}" if request.url.query else ""
         return redirect(above + query, 303)
 
-    route = with_parameters(press, act, ("if_match", "body", *fixed))
+    left_out = ("if_match", "body", *fixed, *(("reason",) if reason else ()))
+    route = with_parameters(press, act, left_out)
     router.add_api_route(path, route, methods=["POST"])
 
 
@@ -105,6 +126,17 @@ def _confirmation(
 ) -> Response:
     given = [(name, value) for name, values in fields.items() for value in values]
     return render(request, "confirm.html", text=title, effects=effects, fields=given, listed=listed)
+
+
+async def _awaited(done: Awaitable[Any]) -> Any:
+    return await done
+
+
+def _reason(form: _Fields) -> str:
+    text = _one(form, "reason") or ""
+    if len(text) > _LONGEST_REASON:
+        raise InvalidInput("reason", text, f"at most {_LONGEST_REASON} characters")
+    return text
 
 
 def _one(form: _Fields, name: str) -> str | None:
@@ -187,6 +219,75 @@ def _resets(found: consumers_documents.ConsumerDetails) -> Sequence[str]:
     )
 
 
+def _pauses(
+    found: run_queue_documents.QueueDetails | run_queue_documents.GroupDetails,
+) -> Sequence[str]:
+    if isinstance(found, run_queue_documents.QueueDetails):
+        name = f"queue {found.queue}"
+    else:
+        name = f"group {found.group}"
+    waiting, active = counted(found.waiting, "run"), counted(found.in_progress, "run")
+    return (
+        f"Pause {name}",
+        "No run of it starts until it is resumed; runs in progress go on.",
+        f"Waiting: {waiting}. In progress: {active}.",
+    )
+
+
+def _level(form: _Fields) -> dict[str, Any]:
+    text = _one(form, "level") or ""
+    return {"level": int(text) if _WHOLE.fullmatch(text) else text}
+
+
+def _submit_task(
+    service: ServiceOfApp, caller: FreshnessWriter, task: tasks.TaskName, body: dict[str, Any]
+) -> tasks_documents.SubmissionsDocument:
+    return tasks.submit_tasks(service, caller, {"names": [task], **body})
+
+
+def _submission(form: _Fields) -> dict[str, Any]:
+    return {name: name in form for name in ("with_parents", "force")}
+
+
+def _submitted(
+    service: Service, caller: FreshnessWriter, task: str, form: _Fields
+) -> tuple[str, int, bool]:
+    """Returns what is submitted: a task, how many with its ancestors, and whether it is forced."""
+    graph = tasks.show_graph(service, caller, task)
+    count = len(graph.tasks) if "with_parents" in form else 1
+    return task, count, "force" in form
+
+
+def _submits(found: tuple[str, int, bool]) -> Sequence[str]:
+    task, count, forced = found
+    text = f"{task} runs {'even if' if forced else 'unless'} it is fresh."
+    if count == 1:
+        return f"Submit {task}", text
+    ancestors = counted(count - 1, "ancestor")
+    return f"Submit {task} and {ancestors}", f"{text} Each ancestor runs unless it is fresh."
+
+
+def _skips(found: tasks_documents.TaskDetails) -> Sequence[str]:
+    needed = counted(len(found.children), "task")
+    return (
+        f"Skip {found.task}",
+        "It is not run in any cluster until it is taken off the skip list; a run in progress goes "
+        "on.",
+        f"Needed by {needed}; each fails when what {found.task} made last is too old for it. "
+        f"Submissions that wait: {len(found.live_submissions)}.",
+    )
+
+
+def _orders(effect: str) -> Callable[[worker_documents.WorkerDocument], Sequence[str]]:
+    verb = effect.partition(":")[0]
+
+    def effects(found: worker_documents.WorkerDocument) -> Sequence[str]:
+        text = effect.partition(": ")[2].format(merges=counted(found.tasks, "merge"))
+        return f"{verb} worker {found.name}", text
+
+    return effects
+
+
 def _retried(form: _Fields) -> dict[str, Any]:
     return {"partitions": form["partition"]} if "partition" in form else {"all": True}
 
@@ -220,3 +321,28 @@ add_action(
     _resets,
     body=lambda form: {"start": _one(form, "start") or ""},
 )
+add_action("/runs/{run}/prioritize", run_queue.prioritize_run, body=_level)
+for _path, _act, _read in (
+    ("/queues/{queue}", run_queue.change_queue, run_queue.show_queue),
+    ("/groups/{group}", run_queue.change_group, run_queue.show_group),
+):
+    add_action(f"{_path}/pause", _act, _read, _pauses, reason=True, pause_action="pause")
+    add_action(f"{_path}/resume", _act, reason=True, pause_action="resume")
+_FRESH = "/tasks/{task:path}"
+add_action(f"{_FRESH}/submit", _submit_task, _submitted, _submits, body=_submission)
+add_action(
+    f"{_FRESH}/skip",
+    tasks.skip_task,
+    tasks.show_task,
+    _skips,
+    body=lambda form: {"reason": _reason(form)},
+)
+add_action(f"{_FRESH}/unskip", tasks.unskip_task)
+_order = workers.act_on_worker
+add_action("/workers/{worker}/resume", _order, worker_action="resume")
+for _name, _effect in (
+    ("drain", "Drain: It finishes {merges}, and claims nothing until it is resumed."),
+    ("stop", "Stop: It puts {merges} back, for other workers, and ends."),
+):
+    _path = f"/workers/{{worker}}/{_name}"
+    add_action(_path, _order, workers.show_worker, _orders(_effect), worker_action=_name)

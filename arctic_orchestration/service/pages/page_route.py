@@ -3,12 +3,14 @@
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from arctic_orchestration.errors import RequestRefused
 from arctic_orchestration.service.pages.accepting import prefers_json, wants_events
 from arctic_orchestration.service.pages.rendering import api_url, here, render
 
@@ -45,6 +47,7 @@ def add_page(
     template: str,
     read: Callable[..., Any],
     also: Mapping[str, Callable[..., Any]] | None = None,
+    without: str | None = None,
     **values: Any,
 ) -> None:
     """Adds a page that shows, as ``found``, what a function of the API answers.
@@ -56,13 +59,19 @@ def add_page(
         read: the function; the page has its parameters and its scope.
         also: further functions by the names of their values; each is given those of the page's
             parameters that it takes, and ``found``.
+        without: the template in place of a refusal with 409: the service lacks what is shown.
         values: what else the template shows.
     """
 
     def page(request: Request, response: Response, **given: Any) -> HTMLResponse:
         if "response" in inspect.signature(read).parameters:
             given["response"] = response
-        found = read(**given)
+        try:
+            found = read(**given)
+        except RequestRefused as error:
+            if without is None or error.status != HTTPStatus.CONFLICT:
+                raise
+            return render(request, without, text=str(error))
         given["found"] = found
         others = {name: call(function, given) for name, function in (also or {}).items()}
         return render(

@@ -1,5 +1,6 @@
 """The pages: each shows what the API answers at its URL."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from arctic_orchestration.service.pages.rendering import root_of
 from arctic_orchestration.service.pages.sizes import size_chart
 from arctic_orchestration.service.pages.task_trees import trees_of
 from arctic_orchestration.service.service import Service
+from arctic_orchestration.service.worker_documents import WorkerDocument
 from arctic_orchestration.waits import WaitKind
 
 _TICKS = 10
@@ -88,6 +90,14 @@ def _trees(service: Service, caller: Caller, task: str) -> Any:
     return trees_of(tasks.show_graph(service, caller, task), task)
 
 
+def _on_skip_list(service: Service, caller: Caller, task: str) -> bool:
+    return any(one.task == task for one in tasks.list_skipped(service, caller).skipped)
+
+
+def _may_order(found: WorkerDocument, caller: Caller) -> bool:
+    return workers.admits(replace(caller, verb="write"), found.queues)
+
+
 _add = partial(add_page, router)
 _add("/waiting", "waiting.html", waiting.list_waiting, kinds=[kind.value for kind in WaitKind])
 _add("/schedules", "schedules.html", schedules.list_schedules)
@@ -99,14 +109,19 @@ _add(
 )
 _add("/jobs", "jobs.html", jobs.list_jobs)
 _add("/jobs/{id}", "job.html", jobs.show_job, also={"explained": jobs.explain_job})
-_add("/queues", "queues.html", run_queue.list_queues)
+_add("/queues", "queues.html", run_queue.list_queues, without="no_rules.html")
 _add("/queues/{queue}", "slots.html", run_queue.show_queue, kind="queue")
 _add("/groups/{group}", "slots.html", run_queue.show_group, kind="group")
-_add("/runs", "runs.html", run_queue.list_runs)
+_add("/runs", "runs.html", run_queue.list_runs, without="no_rules.html")
 _add("/runs/{run}", "run.html", run_queue.explain_run)
 _add("/resources", "resources.html", resources.list_resources)
 _add("/tasks", "tasks.html", tasks.list_tasks)
-_add("/tasks/{task:path}", "task.html", tasks.show_task, also={"trees": _trees})
+_add(
+    "/tasks/{task:path}",
+    "task.html",
+    tasks.show_task,
+    also={"trees": _trees, "on_skip_list": _on_skip_list},
+)
 _add("/task-graph", "task_graph.html", tasks.show_graph, also={"trees": trees_of})
 _add("/skip-list", "skip_list.html", tasks.list_skipped)
 _add("/consumers", "consumers.html", consumers.list_consumers)
@@ -142,5 +157,5 @@ _add("/compaction/tasks/{task}", "compaction_task.html", compaction.show_task)
 _add("/events", "events.html", events.list_events, kinds=[kind.value for kind in EventKind])
 _add("/events/{number}", "event.html", events.show_event)
 _add("/workers", "workers.html", workers.list_workers)
-_add("/workers/{worker}", "worker.html", workers.show_worker)
+_add("/workers/{worker}", "worker.html", workers.show_worker, also={"may_order": _may_order})
 _add("/audit", "audit.html", audit.list_changes)
