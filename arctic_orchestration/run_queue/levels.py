@@ -47,6 +47,13 @@ def pending_levels(tx: sa.Connection, cluster: str) -> list[LevelRequest]:
     ]
 
 
+def pending_level(tx: sa.Connection, cluster: str, run_id: str) -> int | None:
+    """Returns the level that no pass has written yet to a run, or None."""
+    col = queue_levels.c
+    query = sa.select(col.level).where(col.cluster == cluster, col.run_id == run_id)
+    return tx.execute(query).scalar_one_or_none()
+
+
 def written(tx: sa.Connection, cluster: str, request: LevelRequest) -> None:
     """Deletes a request, unless there is a newer one for the run."""
     tx.execute(

@@ -4,7 +4,7 @@ Their rules stand in ``dagster.yaml`` and their runs in Dagster's storage: each 
 instance of ``DAGSTER_HOME`` as it is then.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,10 +22,10 @@ from arctic_orchestration.errors import (
 from arctic_orchestration.quantities import iso
 from arctic_orchestration.run_queue import pauses
 from arctic_orchestration.run_queue.census import ActiveRun
-from arctic_orchestration.run_queue.explanation import Outlook, level_of
+from arctic_orchestration.run_queue.explanation import Outlook
 from arctic_orchestration.run_queue.overview import GroupNow, QueueNow, overview, pause_json
 from arctic_orchestration.run_queue.pauses import Pausable, Pause
-from arctic_orchestration.run_queue.tags import QUEUE
+from arctic_orchestration.run_queue.tags import PRIORITY, QUEUE
 from arctic_orchestration.service import paging, parameters
 from arctic_orchestration.service import run_queue_documents as documents
 from arctic_orchestration.service.access import (
@@ -173,7 +173,7 @@ def explain_run(
         record = _record(queue, caller, run)
         found = run_details(queue, record, utc_now())
         explained = found.queued.run.tags if found.queued is not None else {}
-        response.headers["ETag"] = _etag(run, found.status, level_of(explained, queue.rules))
+        response.headers["ETag"] = _etag(run, found.status, explained)
     return documents.RunDetailsDocument.model_validate(explanation_json(found))
 
 
@@ -192,19 +192,18 @@ def prioritize_run(
     with _opened(service) as queue:
         from arctic_orchestration.run_queue.dagster import level_control
 
-        record = _record(queue, caller, run)
-        level_control.check_queued(record)
+        level_control.check_queued(_record(queue, caller, run))
         now = utc_now()
         before = queue.outlook(now)
-        was = level_control.standing(before, run)
-        level_before = level_of(was.tags, queue.rules) if was is not None else None
-        parameters.check_etag(if_match, _etag(run, "QUEUED", level_before))
-        level_control.request_level(queue, record, form.level, now, caller.actor)
+        level_before = level_control.request_level(
+            queue, run, form.level, now, caller.actor,
+            check=lambda tags: parameters.check_etag(if_match, _etag(run, "QUEUED", tags)),
+        )  # fmt: skip
         after = queue.outlook(now)
-        then = level_control.standing(after, run)
+        was, then = (level_control.standing(outlook, run) for outlook in (before, after))
         if was is None or then is None:
             raise TransitionRefused(f"run {run} left the queue just now")
-        response.headers["ETag"] = _etag(run, "QUEUED", level_of(then.tags, queue.rules))
+        response.headers["ETag"] = _etag(run, "QUEUED", then.tags)
     return documents.LevelDocument(
         run_id=run,
         job=was.job,
@@ -323,5 +322,5 @@ def _etag_of_pause(kind: Pausable, name: str, pause: Pause | None) -> str:
     return parameters.etag(kind.value, name, pause_json(pause))
 
 
-def _etag(run: str, status: str, level: int | None) -> str:
-    return parameters.etag(run, status, level)
+def _etag(run: str, status: str, tags: Mapping[str, str]) -> str:
+    return parameters.etag(run, status, tags.get(PRIORITY))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from dagster import DagsterInstance
 
+from arctic_orchestration.run_queue.dagster.open_queue import Opened
 from arctic_orchestration.service.pages.rendering import API
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import Database
@@ -35,6 +36,11 @@ def ruled(
         return make_queue(backend, {**OURS, "config": config})
 
     return make
+
+
+def records(database: Database) -> list[Any]:
+    with database.read() as tx:
+        return list(audit.records(tx, feature="runs"))
 
 
 def changes(database: Database, feature: str) -> list[tuple[str, str, str]]:
@@ -116,6 +122,39 @@ def test_a_run_gets_another_level(api: MakeApi, database: Database, ruled: MakeQ
     assert queue.iterate() == [second.run_id]
     problem(client.post(path, json={"level": 1}), 409)
     assert changes(database, "runs") == [("prioritize", second.run_id, "q")]
+
+
+@pytest.mark.parametrize("config", [TWO, {}], ids=["rules", "no rules"])
+def test_a_change_in_between_is_refused(
+    api: MakeApi,
+    database: Database,
+    ruled: MakeQueue,
+    monkeypatch: pytest.MonkeyPatch,
+    config: dict[str, Any],
+) -> None:
+    """Of two requests with one ETag the second is 412, however late the first one came."""
+    queue, client = ruled(**config), api()
+    run = queue.submit("load").run_id
+    tag = {"If-Match": client.get(f"/runs/{run}").headers["ETag"]}
+    path, outlook = f"/runs/{run}/prioritize", Opened.outlook
+    others: list[Any] = []
+
+    def with_another(self: Opened, now: Any) -> Any:
+        seen = outlook(self, now)
+        if not others:
+            others.append(None)
+            others.append(client.post(path, json={"level": 7}, headers=tag))
+        return seen
+
+    monkeypatch.setattr(Opened, "outlook", with_another)
+    answer = client.post(path, json={"level": 5}, headers=tag)
+    assert others[1].status_code == 200
+    problem(answer, 412)
+    # Without rules a level is Dagster's priority.
+    (line,) = client.get("/runs").json()["runs"]
+    assert (line["level"] if config else line["priority"]) == 7
+    assert client.get(f"/runs/{run}").headers["ETag"] == others[1].headers["ETag"]
+    assert [one.details["level"] for one in records(database)] == [7]
 
 
 def test_a_scope_is_limited_to_queues(api: MakeApi, database: Database, ruled: MakeQueue) -> None:

@@ -22,7 +22,6 @@ from arctic_orchestration.run_queue.dagster.level_control import (
 )
 from arctic_orchestration.run_queue.dagster.open_queue import daemon_trouble
 from arctic_orchestration.run_queue.dagster.run_details import explanation_json, run_details
-from arctic_orchestration.run_queue.explanation import level_of
 
 app = typer.Typer(no_args_is_help=True)
 app.command()(timing)
@@ -120,7 +119,7 @@ def prioritize(
         run_id = record.dagster_run.run_id
         now = utc_now()
         before = queue.outlook(now)
-        request_level(queue, record, wanted, now, actor(queue.cluster))
+        level_before = request_level(queue, run_id, wanted, now, actor(queue.cluster))
         check_queued(queue.record(run_id))
         after = queue.outlook(now)
         trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
@@ -128,7 +127,6 @@ def prioritize(
     if was is None or then is None:
         raise TransitionRefused(f"run {run_id} left the queue just now")
     place, waiting = after.places[run_id], len(after.order)
-    level_before = level_of(was.tags, queue.rules)
     if as_json:
         print_json(
             {

@@ -1,5 +1,6 @@
 """Gives queued runs other levels."""
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -7,8 +8,8 @@ from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.run_queue import levels
 from arctic_orchestration.run_queue.census import QueuedRun
 from arctic_orchestration.run_queue.dagster.open_queue import Opened
-from arctic_orchestration.run_queue.explanation import Outlook
-from arctic_orchestration.state import audit
+from arctic_orchestration.run_queue.explanation import Outlook, level_of
+from arctic_orchestration.state import audit, dialect
 from arctic_orchestration.state.audit import Actor
 
 if TYPE_CHECKING:
@@ -16,19 +17,51 @@ if TYPE_CHECKING:
 
 
 def request_level(
-    queue: Opened, record: "RunRecord", level: int, now: datetime, actor: Actor
-) -> None:
-    """Gives a queued run another level, from the next pass on, with an audit record."""
-    run = record.dagster_run
-    if queue.rules.are_none:
-        # Without rules there are no passes that would write it.
-        tags = levels.tags_of(level, run.tags, record.create_timestamp, queue.rules)
-        queue.instance.add_run_tags(run.run_id, tags)
+    queue: Opened,
+    run_id: str,
+    level: int,
+    now: datetime,
+    actor: Actor,
+    *,
+    check: Callable[[Mapping[str, str]], None] | None = None,
+) -> int | None:
+    """Gives a queued run another level, from the next pass on, with an audit record.
+
+    Args:
+        queue: the run queue.
+        run_id: the run.
+        level: its new level.
+        now: the present moment.
+        actor: who gives it.
+        check: raises if the run's tags are not the expected ones. They are those that the next pass
+            would see, and no other request for the run changes them until this one is stored.
+
+    Returns:
+        the level before, which may be a request that no pass has written yet.
+
+    Errors:
+        NotFound: Dagster has no such run.
+        TransitionRefused: it does not wait in the queue.
+    """
     with queue.database.begin() as tx:
-        if not queue.rules.are_none:
-            levels.request_level(tx, queue.cluster, run.run_id, level, now)
+        dialect.lock(tx, f"level of run {run_id}")
+        record = queue.record(run_id)
+        check_queued(record)
+        run, rules = record.dagster_run, queue.rules
+        requested = levels.pending_level(tx, queue.cluster, run_id)
+        made_at, before = record.create_timestamp, run.tags
+        if requested is not None:
+            before = {**before, **levels.tags_of(requested, before, made_at, rules)}
+        if check is not None:
+            check(before)
+        if rules.are_none:
+            # Without rules there are no passes that would write it.
+            queue.instance.add_run_tags(run_id, levels.tags_of(level, before, made_at, rules))
+        else:
+            levels.request_level(tx, queue.cluster, run_id, level, now)
         details = {"job": run.job_name, "level": level}
-        audit.record(tx, actor, "runs", "prioritize", run.run_id, **details)
+        audit.record(tx, actor, "runs", "prioritize", run_id, **details)
+    return level_of(before, rules)
 
 
 def standing(outlook: Outlook, run_id: str) -> QueuedRun | None:
