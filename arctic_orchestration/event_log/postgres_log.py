@@ -129,6 +129,11 @@ class PostgresSql:
         return f"(select value from unnest(%s::{kind}[]) as given(value))", list(values)
 
     @staticmethod
+    def whole_number(text: str) -> str:
+        """Returns an expression for the number that a text column has; 0 if it has none."""
+        return f"case when {text} ~ '^[-+]?[0-9]{{1,18}}$' then {text}::bigint else 0 end"
+
+    @staticmethod
     def version() -> object:
         """Never equal to an earlier one: Postgres has no cheap way to detect changed rows."""
         return object()

@@ -137,6 +137,15 @@ class SqliteSql:
         return "(select value from json_each(?))", json.dumps(list(values))
 
     @staticmethod
+    def whole_number(text: str) -> str:
+        """Returns an expression for the number that a text column has; 0 if it has none."""
+        digits = f"substr({text}, 2) not glob '*[^0-9]*' and length({text}) < 19"
+        return (
+            f"case when ({text} glob '[0-9]*' or {text} glob '[-+][0-9]*') and {digits} "
+            f"then cast({text} as integer) else 0 end"
+        )
+
+    @staticmethod
     def moment_before(at: datetime) -> str:
         """Returns a moment in the form of Dagster's timestamp columns, or an earlier one."""
         return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")

@@ -19,6 +19,11 @@ class WaitReason:
     reason: str
     since: datetime
 
+    @property
+    def kind(self) -> str:
+        """The kind of the gate."""
+        return self.gate.partition(":")[0]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LastPass:
@@ -37,11 +42,16 @@ def reported_waits(tx: sa.Connection, cluster: str) -> dict[str, str]:
 
 def reported_wait(tx: sa.Connection, cluster: str, run_id: str) -> WaitReason | None:
     """Returns the reason last reported to a run; None: nothing, or it no longer waits."""
-    query = sa.select(queue_waits).where(
-        queue_waits.c.cluster == cluster, queue_waits.c.run_id == run_id
-    )
-    row = tx.execute(query).one_or_none()
-    return None if row is None else WaitReason(gate=row.gate, reason=row.reason, since=row.since)
+    return reported_to(tx, cluster, [run_id]).get(run_id)
+
+
+def reported_to(tx: sa.Connection, cluster: str, run_ids: Collection[str]) -> dict[str, WaitReason]:
+    """Returns the reasons last reported to some runs; those that do not wait are left out."""
+    theirs = dialect.among(tx, queue_waits.c.run_id, run_ids)
+    rows = tx.execute(sa.select(queue_waits).where(queue_waits.c.cluster == cluster, theirs))
+    return {
+        row.run_id: WaitReason(gate=row.gate, reason=row.reason, since=row.since) for row in rows
+    }
 
 
 def cause_of(gate: str) -> str:

@@ -142,22 +142,30 @@ def change_group(
 def list_runs(
     service: ServiceOfApp, caller: RunsReader, limit: Limit = 50, cursor: Cursor = None
 ) -> documents.QueuedRunPage:
-    """List queued runs in the order in which they can start, with what holds each."""
+    """List queued runs in the order in which they can start, with what holds each.
+
+    What holds a run by its own rules is as of now; that runs before it take the slots, as of the
+    daemon's last pass.
+    """
     caller.check_some("queue")
-    (begin,) = paging.values(cursor, int) or (0,)
+    begin = paging.values(cursor, int, int)
+    after = (begin[0], begin[1]) if begin else None
     with _opened(service) as queue:
         now = utc_now()
-        outlook = queue.outlook(now)
+        queues = None
+        if not caller.admits():
+            queues = [name for name in queue.runs.queue_names() if caller.admits(queue=name)]
+        page = queue.page(now, after=after, queues=queues, limit=limit)
         trouble = _trouble(queue, now)
-        # A run that starts meanwhile moves the others up.
-        lines = [
-            {**line, "queued_at": iso(line["queued_at"])}
-            for line in queue.lines(outlook, len(outlook.order))
-            if line["place"] > begin and _admits(caller, line["queue"])
-        ]
-    following = paging.cursor(lines[limit - 1]["place"]) if len(lines) > limit else None
     return documents.QueuedRunPage.model_validate(
-        {**_counts(outlook), **trouble, "runs": lines[:limit], "next_cursor": following}
+        {
+            "waiting": page.waiting,
+            "in_progress": page.in_progress,
+            "max_concurrent_runs": page.max_concurrent_runs,
+            **trouble,
+            "runs": [{**line, "queued_at": iso(line["queued_at"])} for line in page.lines],
+            "next_cursor": paging.cursor(*page.next_after) if page.next_after else None,
+        }
     )
 
 
@@ -312,10 +320,6 @@ def _record(queue: "Opened", caller: Caller, run: str) -> "RunRecord":
     name = found[0].dagster_run.tags.get(QUEUE)
     caller.check(**({"queue": name} if name is not None else {}))
     return found[0]
-
-
-def _admits(caller: Caller, queue: str | None) -> bool:
-    return caller.admits(**({"queue": queue} if queue is not None else {}))
 
 
 def _etag_of_pause(kind: Pausable, name: str, pause: Pause | None) -> str:

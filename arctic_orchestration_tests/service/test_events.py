@@ -1,20 +1,23 @@
 """``/events``: arrivals announced over REST, and what they set off."""
 
+import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration.event_log import announcement
 from arctic_orchestration.event_log.dagster_log import DagsterLog
-from arctic_orchestration.event_log.event import Event
+from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.inventory import Inventory, Partitioning
+from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
-from arctic_orchestration.state import audit
+from arctic_orchestration.state import audit, tables
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.schedules.simulated import World, at
@@ -333,6 +336,62 @@ def test_what_an_event_set_off_ends_where_the_scope_does(
     limited = api(token=token(database, "events:read@asset=raw/*"))
     assert limited.get(path).json()["jobs"] == [{**job, "events": []}]
     assert limited.get(f"/events/{listed[0]['number']}").status_code == 403
+
+
+def plant_events(database: Database, taken: Sequence[tuple[EventKind, str]]) -> None:
+    """Events that schedules of the only location took, one a second."""
+    with database.begin() as tx:
+        place = location_by_name(tx, "default", None)
+        rows = [
+            {
+                "location_id": place.id, "number": 10_000 + second, "kind": kind,
+                "subject": subject, "at": at(second), "taken_at": at(second),
+                "details": json.dumps(Event(kind=kind, subject=subject, at=at(second)).to_json()),
+            }
+            for second, (kind, subject) in enumerate(taken)
+        ]  # fmt: skip
+        tx.execute(sa.insert(tables.events), rows)
+
+
+def test_a_page_of_few_assets_passes_over_all_others_at_once(
+    api: MakeApi, database: Database, world: Callable[..., World]
+) -> None:
+    """Among 5,000 events of another asset; a scope is no pattern of SQL."""
+    world()
+    scopes = ("a_*", "50%", "[!x]\\", "é?")
+    subjects = ("a_1", "a_2", "50%", "y\\", "éé", "ab1", "50x", "x\\", "Éé", "éée", "a")
+    expected = {"a_1", "a_2", "50%", "y\\", "éé"}
+    taken = [(kind, one) for kind in (EventKind.PARTITION, EventKind.RUN) for one in subjects]
+    plant_events(database, [*taken, *[(EventKind.PARTITION, "many")] * 5_000])
+    limits = [f"events:read@asset={scope}" for scope in scopes]
+    client, executed = api(token=token(database, *limits)), []
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        executed.append(statement)
+
+    client.get("/events?limit=1")
+    sa.event.listen(database.engine, "before_cursor_execute", note)
+    found = client.get("/events").json()
+    sa.event.remove(database.engine, "before_cursor_execute", note)
+    assert {one["subject"] for one in found["events"]} == expected
+    assert {one["kind"] for one in found["events"]} == {"partition"}
+    assert found["next_cursor"] is None
+    assert len(executed) <= 12, executed
+
+
+def test_what_a_query_cannot_pass_over_is_the_next_page(
+    api: MakeApi, database: Database, world: Callable[..., World]
+) -> None:
+    """A set of letters is any letter there: a page reads on ten times, and then ends early."""
+    world()
+    plant_events(database, [(EventKind.PARTITION, one) for one in ("a", *["b"] * 50)])
+    client = api(token=token(database, "events:read@asset=[a]"))
+    pages, cursor = [], ""
+    while cursor is not None:
+        page = client.get(f"/events?limit=1{cursor and '&cursor='}{cursor}").json()
+        pages.append([one["subject"] for one in page["events"]])
+        cursor = page["next_cursor"]
+    assert pages == [[], [], ["a"]]
 
 
 def test_events_of_several_locations_are_one_list(

@@ -1,11 +1,16 @@
 """``/queues``, ``/groups`` and ``/runs``, beside Dagster's own daemon that works the queue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from dagster import DagsterInstance
+from dagster._core.storage.runs.schema import RunsTable, RunTagsTable
 
+from arctic_orchestration.event_log.postgres_log import PostgresSql
+from arctic_orchestration.event_log.sqlite_log import SqliteSql
 from arctic_orchestration.run_queue.dagster.open_queue import Opened
 from arctic_orchestration.service.pages.rendering import API
 from arctic_orchestration.state import audit
@@ -155,6 +160,91 @@ def test_a_change_in_between_is_refused(
     assert (line["level"] if config else line["priority"]) == 7
     assert client.get(f"/runs/{run}").headers["ETag"] == others[1].headers["ETag"]
     assert [one.details["level"] for one in records(database)] == [7]
+
+
+def test_a_page_of_a_long_queue_reads_no_more_than_itself(
+    api: MakeApi, database: Database, ruled: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 3,003 queued runs, in the order of their numbers, with the places in the whole queue."""
+    queue = ruled(max_concurrent_runs=1, **TEAM)
+    active = queue.submit("load").run_id
+    assert queue.iterate() == [active]
+    low, high, odd = (
+        queue.submit("load", tags={"dagster/priority": number, "arctic/queue": name}).run_id
+        for number, name in (("-5", "a"), ("12", "b"), ("7 seas", "b"))
+    )
+    plant_runs(queue.instance, low, 3_000)
+    client = api()
+    client.post(f"/runs/{low}/prioritize", json={"level": 3})
+    with reading(monkeypatch, database) as read:
+        first = client.get("/runs?limit=3").json()
+        # Those of the page and the active one, and counts.
+        assert sum(read) <= 40
+        assert len(read) <= 20
+    assert (first["waiting"], first["in_progress"]) == (3_003, 1)
+    assert [(one["run_id"], one["place"]) for one in first["runs"]] == [
+        (high, 1), (low, 2), (odd, 3),
+    ]  # fmt: skip
+    assert {one["held_by"]["gate"] for one in first["runs"]} == {"group:ops"}
+    with reading(monkeypatch, database) as read:
+        rest = client.get(f"/runs?limit=2&cursor={first['next_cursor']}").json()
+        assert sum(read) <= 40
+    assert [one["place"] for one in rest["runs"]] == [4, 5]
+    limited = api(token=token(database, "runs:read@queue=b"))
+    with reading(monkeypatch, database) as read:
+        mine = limited.get("/runs").json()
+        assert sum(read) <= 40
+    assert [(one["run_id"], one["place"]) for one in mine["runs"]] == [(high, 1), (odd, 3)]
+    assert mine["next_cursor"] is None
+
+
+def plant_runs(instance: DagsterInstance, like: str, number: int) -> None:
+    """Copies a run and its tags in Dagster's storage."""
+    storage: Any = instance.run_storage
+    with storage.connect() as connection:
+        for table, kept in ((RunsTable, {"run_id"}), (RunTagsTable, {"run_id"})):
+            query = sa.select(table).where(table.c.run_id == like)
+            rows = [dict(row) for row in connection.execute(query).mappings()]
+            connection.execute(
+                sa.insert(table),
+                [
+                    {name: value for name, value in row.items() if name not in ("id", *kept)}
+                    | {"run_id": f"copy-{n}"}
+                    for n in range(number)
+                    for row in rows
+                ],
+            )
+        connection.commit()
+
+
+@contextmanager
+def reading(monkeypatch: pytest.MonkeyPatch, database: Database) -> Iterator[list[int]]:
+    """Collects how many rows each statement returns from Dagster's storage; 0 of our database."""
+    read: list[int] = []
+
+    def counted(session: Any) -> Any:
+        @contextmanager
+        def counting(self: Any) -> Iterator[Any]:
+            with session(self) as run:
+
+                def noted(*given: Any) -> Any:
+                    rows = run(*given)
+                    read.append(len(rows))
+                    return rows
+
+                yield noted
+
+        return counting
+
+    def note(*_: Any) -> None:
+        read.append(0)
+
+    sa.event.listen(database.engine, "before_cursor_execute", note)
+    with monkeypatch.context() as patch:
+        for kind in (SqliteSql, PostgresSql):
+            patch.setattr(kind, "session", counted(kind.session))
+        yield read
+    sa.event.remove(database.engine, "before_cursor_execute", note)
 
 
 def test_a_scope_is_limited_to_queues(api: MakeApi, database: Database, ruled: MakeQueue) -> None:

@@ -3,7 +3,7 @@
 Dagster is imported when a queue is opened: it takes seconds.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -17,7 +17,7 @@ from arctic_orchestration.run_queue import tags as tagging
 from arctic_orchestration.run_queue.census import QueuedRun
 from arctic_orchestration.run_queue.explanation import Outlook, level_of
 from arctic_orchestration.run_queue.gates import Gates
-from arctic_orchestration.run_queue.history import take_census
+from arctic_orchestration.run_queue.history import RunSource, take_census
 from arctic_orchestration.run_queue.plan import HELD_BY_DAGSTER
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration.run_queue.tags import PRIORITY
@@ -28,13 +28,16 @@ from arctic_orchestration.state.database import Database
 if TYPE_CHECKING:
     from dagster import DagsterInstance, RunRecord
 
-    from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
+    from arctic_orchestration.event_log.runs import RunView
+    from arctic_orchestration.run_queue.dagster.queued_runs import Present, QueuedRuns
 
 #: the shortest beginning of a run's id that is accepted
 SHORTEST_PART = 4
 #: A pass is recorded every 30 s; a daemon without a record for this long does not run.
 SILENT = timedelta(minutes=1)
 START_DAEMON = "start it: dagster-daemon run, or dagster dev"
+#: gates that do not depend on other runs
+_EXACT = ("paused", "window")
 #: how many ids a message lists
 _LISTED = 8
 
@@ -73,14 +76,80 @@ class Opened:
             return waits.last_pass(tx, self.cluster)
 
     def outlook(self, now: datetime) -> Outlook:
-        """Returns the queue as the next pass would see it now."""
+        """Returns the queue as the next pass would see it now; reads all of it."""
         with self.database.read() as tx:
             paused = pauses.in_force(self.rules, pauses.manual_pauses(tx, self.cluster))
             reported = waits.reported_waits(tx, self.cluster)
             requests = levels.pending_levels(tx, self.cluster)
+        return self._outlook(self.runs, paused, reported, requests, now)
+
+    def page(
+        self,
+        now: datetime,
+        *,
+        after: tuple[int, int] | None = None,
+        queues: Sequence[str] | None = None,
+        limit: int = 50,
+    ) -> "QueuePage":
+        """Returns queued runs in their order, each with what holds it; reads no others.
+
+        What holds a run may be the runs before it, which are not read: that is known as of the
+        daemon's last pass. What its own rules say is as of now.
+
+        Args:
+            now: the present moment.
+            after: the last run of the page before: its number, and its id in Dagster's storage.
+            queues: only runs of these queues; none: all runs.
+            limit: at most so many.
+        """
+        with self.database.read() as tx:
+            paused = pauses.in_force(self.rules, pauses.manual_pauses(tx, self.cluster))
+            requests = levels.pending_levels(tx, self.cluster)
+        waiting, in_progress = self.runs.counts()
+        placed = self.runs.page(
+            self._requested_numbers(requests), after=after, queues=queues, limit=limit + 1
+        )
+        placed, more = placed[:limit], len(placed) > limit
+        places = {one.run.run_id: one.place for one in placed if one.run is not None}
+        with self.database.read() as tx:
+            reported = waits.reported_to(tx, self.cluster, list(places))
+        outlook = self._outlook(
+            _PageOfRuns(self.runs, [one.run for one in placed if one.run is not None]),
+            paused,
+            {run_id: reason.gate for run_id, reason in reported.items()},
+            requests,
+            now,
+        )
+        is_first = after is None and queues is None
+        if len(places) == waiting or (is_first and not self.rules.queues):
+            # Nothing that was not read decides.
+            reported = {}
+        lines = self.lines(outlook, limit)
+        for line in lines:
+            line["place"] = places[line["run_id"]]
+            last = reported.get(line["run_id"])
+            # A window or a pause holds whatever is before the run, and does not hold it now.
+            if line["held_by"] is None and last is not None and last.kind not in _EXACT:
+                line["held_by"] = {"gate": last.gate, "reason": last.reason}
+        return QueuePage(
+            waiting=waiting,
+            in_progress=in_progress,
+            max_concurrent_runs=outlook.limit,
+            lines=lines,
+            next_after=placed[-1].after if more else None,
+        )
+
+    def _outlook(
+        self,
+        source: RunSource,
+        paused: pauses.Paused,
+        reported: Mapping[str, str],
+        requests: Sequence[levels.LevelRequest],
+        now: datetime,
+    ) -> Outlook:
         stock = self.coordinator.stock_limits
         heeded = frozenset(limit["key"] for limit in stock)
-        census = take_census(self.runs, self.rules, heeded, now)
+        census = take_census(source, self.rules, heeded, now)
         gates = Gates(
             rules=self.rules,
             census=replace(census, queued=self._with_levels(census.queued, requests)),
@@ -94,6 +163,16 @@ class Opened:
             max_concurrent_runs=self.coordinator.max_concurrent_runs,
             passed_over=[run for run, gate in reported.items() if gate == HELD_BY_DAGSTER],
         )
+
+    def _requested_numbers(self, requests: Sequence[levels.LevelRequest]) -> dict[str, int]:
+        """Returns the numbers that the next pass gives runs, by their ids."""
+        requested = {request.run_id: request.level for request in requests}
+        numbers = {}
+        for record in self.records(list(requested)):
+            run = record.dagster_run
+            level, at = requested[run.run_id], record.create_timestamp
+            numbers[run.run_id] = int(levels.tags_of(level, run.tags, at, self.rules)[PRIORITY])
+        return numbers
 
     def _with_levels(
         self, queued: Sequence[QueuedRun], requests: Sequence[levels.LevelRequest]
@@ -176,6 +255,41 @@ class Opened:
         if not run_ids:
             return []
         return self.instance.get_run_records(RunsFilter(run_ids=list(run_ids)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueuePage:
+    """One page of the run queue.
+
+    Attributes:
+        waiting: how many runs wait in all.
+        in_progress: how many runs are active.
+        max_concurrent_runs: Dagster's limit; None: there is none.
+        lines: the runs as values, as of :meth:`Opened.lines`.
+        next_after: after what the next page begins; None: this is the last one.
+    """
+
+    waiting: int
+    in_progress: int
+    max_concurrent_runs: int | None
+    lines: Sequence[dict[str, Any]]
+    next_after: tuple[int, int] | None
+
+
+class _PageOfRuns:
+    """Queued runs of a page beside all active and ended ones."""
+
+    def __init__(self, runs: "QueuedRuns", queued: "Sequence[RunView]") -> None:
+        self._runs = runs
+        self._queued = queued
+
+    def present(self) -> "Present":
+        from arctic_orchestration.run_queue.dagster.queued_runs import Present
+
+        return Present(queued=self._queued, active=self._runs.active())
+
+    def ended_since(self, since: datetime, now: datetime) -> "Sequence[RunView]":
+        return self._runs.ended_since(since, now)
 
 
 @contextmanager

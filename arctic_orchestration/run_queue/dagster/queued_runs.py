@@ -5,7 +5,7 @@ only when Dagster's ``update_timestamp`` of a run changes. So ten thousand queue
 statement; on SQLite none while the file has no new writes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +14,7 @@ from dagster import DagsterInstance
 
 from arctic_orchestration.event_log.dagster_log import run_sql_of
 from arctic_orchestration.event_log.runs import RunView, runs_by_id
+from arctic_orchestration.run_queue.tags import PRIORITY, QUEUE
 
 QUEUED = "QUEUED"
 #: The active statuses of Dagster's own limits.
@@ -26,6 +27,35 @@ _ENDED_SINCE = (
     "select run_id from runs where update_timestamp > {mark} and end_time > {mark} "
     "and start_time is not null and status {in}"
 )
+#: A requested level, which no pass has written yet, goes before that of the tags.
+_WAITING = f"""
+    with requested(run_id, priority) as ({{requested}}),
+    tagged as (
+        select r.id, r.run_id,
+            (select max(t.value) from run_tags t
+                where t.run_id = r.run_id and t.key = '{PRIORITY}') as number,
+            (select max(t.value) from run_tags t
+                where t.run_id = r.run_id and t.key = '{QUEUE}') as queue
+        from runs r where r.status = '{QUEUED}'
+    ),
+    numbered as (
+        select t.id, t.run_id, t.queue, coalesce(q.priority, {{number}}) as priority
+        from tagged t left join requested q on q.run_id = t.run_id
+    ),
+    placed as (
+        select id, run_id, queue, priority,
+            row_number() over (order by priority desc, id) as place
+        from numbered
+    )
+    select id, run_id, priority, place from placed
+    where {{conditions}} order by place limit {{limit}}
+"""
+_COUNTS = "select status, count(*) from runs where status {in} group by status"
+_ACTIVE = "select run_id from runs where status {in} order by id"
+_QUEUES = (
+    "select distinct t.value from run_tags t join runs r on r.run_id = t.run_id "
+    f"where t.key = '{QUEUE}' and r.status {{in}}"
+)
 #: The clocks of hosts differ, and a run's end is committed some time after it happened.
 _OVERLAP = timedelta(minutes=2)
 
@@ -36,6 +66,21 @@ class Present:
 
     queued: Sequence[RunView]
     active: Sequence[RunView]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlacedRun:
+    """A queued run at its place.
+
+    Attributes:
+        after: its number and its id in Dagster's storage, after which the next page begins.
+        place: its place in the whole queue, from 1.
+        run: the run; None: it left the queue just now.
+    """
+
+    after: tuple[int, int]
+    place: int
+    run: RunView | None
 
 
 class QueuedRuns:
@@ -87,6 +132,68 @@ class QueuedRuns:
             active=[view for view in views if view.dagster_status in ACTIVE],
         )
         return self._present
+
+    def counts(self) -> tuple[int, int]:
+        """Returns how many runs are queued, and how many are active."""
+        counts = dict(self._sql.rows_in(_COUNTS, (QUEUED, *ACTIVE)))
+        return counts.get(QUEUED, 0), sum(counts.get(status, 0) for status in ACTIVE)
+
+    def active(self) -> Sequence[RunView]:
+        """Returns the active runs in the order of creation."""
+        ids = [row[0] for row in self._sql.rows_in(_ACTIVE, ACTIVE)]
+        found = runs_by_id(self._sql, ids)
+        return [found[id] for id in ids if id in found]
+
+    def queue_names(self) -> list[str]:
+        """Returns the queues that a queued run waits in, by their tags."""
+        return sorted(row[0] for row in self._sql.rows_in(_QUEUES, [QUEUED]))
+
+    def page(
+        self,
+        requested: Mapping[str, int],
+        *,
+        after: tuple[int, int] | None,
+        queues: Sequence[str] | None,
+        limit: int,
+    ) -> list[PlacedRun]:
+        """Returns queued runs in the order in which Dagster's daemon takes them.
+
+        The storage sorts them: only those of the page are read.
+
+        Args:
+            requested: numbers by run that replace those of the tags.
+            after: the last run of the page before.
+            queues: only runs of these queues; none: all runs.
+            limit: at most so many.
+
+        Errors:
+            DatabaseUnavailable: Dagster's storage did not answer.
+        """
+        mark = self._sql.placeholder
+        values: list[Any] = [value for pair in requested.items() for value in pair]
+        pairs = ", ".join([f"({mark}, {mark})"] * len(requested))
+        conditions = ["1 = 1"]
+        if after is not None:
+            conditions.append(f"(priority < {mark} or (priority = {mark} and id > {mark}))")
+            values += [after[0], *after]
+        if queues is not None:
+            table, names = self._sql.table_of(queues)
+            conditions.append(f"queue in {table}")
+            values.append(names)
+        statement = _WAITING.format(
+            requested=f"values {pairs}" if pairs else "select run_id, 0 from runs where 1 = 0",
+            number=self._sql.whole_number("t.number"),
+            conditions=" and ".join(conditions),
+            limit=limit,
+        )
+        with self._sql.session() as run:
+            rows = run(statement, values)
+        found = runs_by_id(self._sql, [row[1] for row in rows])
+        queued = {id: view for id, view in found.items() if view.dagster_status == QUEUED}
+        return [
+            PlacedRun(after=(priority, id), place=place, run=queued.get(run_id))
+            for id, run_id, priority, place in rows
+        ]
 
     def ended_since(self, since: datetime, now: datetime) -> Sequence[RunView]:
         """Returns the started runs that ended after ``since`` and were not returned before.
