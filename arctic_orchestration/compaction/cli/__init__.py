@@ -13,6 +13,7 @@ from arctic_orchestration.compaction.cli import serve as compaction_service
 from arctic_orchestration.compaction.cli import tables as compaction_tables
 from arctic_orchestration.compaction.cli import tasks as compaction_tasks
 from arctic_orchestration.compaction.cli import worker as compaction_worker
+from arctic_orchestration.compaction.cli import workers as compaction_workers
 
 app = typer.Typer(no_args_is_help=True)
 app.command(name="list")(compaction_tables.list_)
@@ -24,6 +25,7 @@ app.command(name="unmap")(compaction_tables.unmap)
 app.add_typer(compaction_tasks.app, name="tasks")
 app.command(name="records")(compaction_records.records)
 app.command(name="worker")(compaction_worker.worker)
+app.add_typer(compaction_workers.app, name="workers")
 app.command(name="run")(compaction_run.run)
 app.command(name="tick")(compaction_service.tick)
 app.command(name="serve")(compaction_service.serve)

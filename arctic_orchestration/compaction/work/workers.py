@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -10,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction.work.attempts import Time
-from arctic_orchestration.errors import NotFound
+from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import compaction_workers
 from arctic_orchestration.state.dialect import database_time
@@ -117,6 +118,26 @@ def worker_by_id(tx: sa.Connection, id: str) -> Worker:
     if row is None:
         raise NotFound(f"no compaction worker {id}")
     return _from_row(row)
+
+
+def worker_called(tx: sa.Connection, text: str) -> Worker:
+    """Returns the worker with an id, else the live worker with a name.
+
+    Errors:
+        NotFound: no such worker; names the live ones.
+        InvalidInput: several live workers have the name; names their ids.
+    """
+    with suppress(NotFound):
+        return worker_by_id(tx, text)
+    live = live_workers(tx)
+    named = [worker for worker in live if worker.name == text]
+    if not named:
+        names = ", ".join(sorted({worker.name for worker in live})) or "none"
+        raise NotFound(f"no compaction worker {text}; there is: {names}")
+    if len(named) > 1:
+        ids = ", ".join(worker.id for worker in named)
+        raise InvalidInput("NAME", text, f"an id; several workers have the name: {ids}")
+    return named[0]
 
 
 def set_order(tx: sa.Connection, id: str, order: Order) -> None:
