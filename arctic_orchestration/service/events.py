@@ -129,7 +129,7 @@ def list_events(
         places = service.places(tx, caller, location)
         shown, last = _page(tx, caller, places, span, after, limit)
     following = paging.cursor(last[0].isoformat(), *last[1:]) if last else None
-    listed = [one.to_json() for one in shown]
+    listed = [event.to_json() for event in shown]
     return documents.EventPage.model_validate({"events": listed, "next_cursor": following})
 
 
@@ -145,9 +145,9 @@ def show_event(
     Without events that the scope does not admit.
     """
     with service.reading(caller, location, schedules=[]) as (tx, place, _):
-        found = set_off(tx, place, number)
-    caller.check(**_properties(found))
-    shown = found.to_json(shows=lambda event: caller.admits(**_properties(event)))
+        taken = set_off(tx, place, number)
+    caller.check(**_properties(taken))
+    shown = taken.to_json(shows=lambda event: caller.admits(**_properties(event)))
     return documents.EventDetails.model_validate(shown)
 
 
@@ -191,11 +191,11 @@ def _page(
     shown: list[TakenEvent] = []
     for _ in range(_MOST_READS):
         read = newest_events(tx, where, after=after, limit=limit + 1)
-        for one in read:
-            if caller.admits(**_properties(one)):
+        for event in read:
+            if caller.admits(**_properties(event)):
                 if len(shown) == limit:
                     return shown, shown[-1].place
-                shown.append(one)
+                shown.append(event)
         if len(read) <= limit:
             return shown, None
         after = read[-1].place

@@ -43,7 +43,7 @@ WorkerAction = Literal["drain", "resume", "stop"]
 def list_workers(service: ServiceOfApp, caller: WorkersReader) -> documents.Workers:
     """List workers that were seen within two minutes, those of the state database too."""
     with service.database.read() as tx:
-        listed = [one.to_json() for one in busy_workers(tx) if admits(caller, one.worker.queues)]
+        listed = [busy.to_json() for busy in busy_workers(tx) if admits(caller, busy.worker.queues)]
     return documents.Workers.model_validate({"workers": listed})
 
 

@@ -37,7 +37,7 @@ def test_workers_are_listed_as_over_rest(workers: SmallLake, arctic: Command) ->
     app = create_app(Settings.from_environment(), workers.database, AccessRules())
     client = TestClient(app, base_url="http://localhost/api/v1", client=("127.0.0.1", 5))
     assert listed == client.get("/workers").json()
-    assert [(one["worker"], one["order"], one["merges"]) for one in listed["workers"]] == [
+    assert [(w["worker"], w["order"], w["merges"]) for w in listed["workers"]] == [
         ("w1", "run", []), ("w2", "run", []), ("w3", "run", []),
     ]  # fmt: skip
     shown = arctic("compaction", "workers", "list").out
@@ -64,6 +64,6 @@ def test_a_worker_is_drained_by_its_name_or_id(workers: SmallLake, arctic: Comma
     assert arctic("compaction", "workers", "resume", "w3").code == 0
     with workers.database.read() as tx:
         made = audit.records(tx, feature="compaction", limit=3)
-    assert [(one.action, one.subject) for one in reversed(made)] == [
+    assert [(record.action, record.subject) for record in reversed(made)] == [
         ("workers drain", "w3"), ("workers stop", "w2"), ("workers resume", "w3"),
     ]  # fmt: skip

@@ -114,9 +114,9 @@ def test_a_task_is_submitted_and_skipped(client: TestClient, database: Database)
     assert done.url.path == page
     assert "loopback" in Text(done.text).text
     made = client.get(f"{API}/tasks/elsewhere").json()["live_submissions"]
-    assert [one["by"] for one in made] == ["loopback"]
+    assert [entry["by"] for entry in made] == ["loopback"]
     made = client.get(f"{API}{page}").json()["submissions"]
-    assert [one["by"] for one in made if one["force"]] == ["loopback"]
+    assert [entry["by"] for entry in made if entry["force"]] == ["loopback"]
     alone = press(client, page, "submit")
     assert "child runs unless it is fresh." in Text(alone.text).text
     asked = press(client, "/tasks/elsewhere", "skip", reason="feed moves")

@@ -159,7 +159,7 @@ def test_a_change_in_between_is_refused(
     (line,) = client.get("/runs").json()["runs"]
     assert (line["level"] if config else line["priority"]) == 7
     assert client.get(f"/runs/{run}").headers["ETag"] == others[1].headers["ETag"]
-    assert [one.details["level"] for one in records(database)] == [7]
+    assert [record.details["level"] for record in records(database)] == [7]
 
 
 def test_a_page_of_a_long_queue_reads_no_more_than_itself(
@@ -182,19 +182,19 @@ def test_a_page_of_a_long_queue_reads_no_more_than_itself(
         assert sum(read) <= 40
         assert len(read) <= 20
     assert (first["waiting"], first["in_progress"]) == (3_003, 1)
-    assert [(one["run_id"], one["place"]) for one in first["runs"]] == [
+    assert [(line["run_id"], line["place"]) for line in first["runs"]] == [
         (high, 1), (low, 2), (odd, 3),
     ]  # fmt: skip
-    assert {one["held_by"]["gate"] for one in first["runs"]} == {"group:ops"}
+    assert {line["held_by"]["gate"] for line in first["runs"]} == {"group:ops"}
     with reading(monkeypatch, database) as read:
         rest = client.get(f"/runs?limit=2&cursor={first['next_cursor']}").json()
         assert sum(read) <= 40
-    assert [one["place"] for one in rest["runs"]] == [4, 5]
+    assert [line["place"] for line in rest["runs"]] == [4, 5]
     limited = api(token=token(database, "runs:read@queue=b"))
     with reading(monkeypatch, database) as read:
         mine = limited.get("/runs").json()
         assert sum(read) <= 40
-    assert [(one["run_id"], one["place"]) for one in mine["runs"]] == [(high, 1), (odd, 3)]
+    assert [(line["run_id"], line["place"]) for line in mine["runs"]] == [(high, 1), (odd, 3)]
     assert mine["next_cursor"] is None
 
 
@@ -319,7 +319,7 @@ def test_buttons_pause_and_prioritize(api: MakeApi, database: Database, ruled: M
     done = press(pages, page, "prioritize", level="7")
     assert (done.url.path, "Level7" in Text(done.text).text) == (page, True)
     listed = pages.get(f"{API}/runs").json()["runs"]
-    assert [one["run_id"] for one in listed] == [second.run_id, first.run_id]
+    assert [line["run_id"] for line in listed] == [second.run_id, first.run_id]
     for level in ("", "1.5", "x", "9999999999"):
         bad = pages.post(f"{page}/prioritize", data={"level": level}, headers=FORM)
         assert (bad.status_code, "level" in bad.text) == (422, True), level

@@ -26,21 +26,21 @@ _DOES = {
 
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
-    """List workers that were seen within two minutes, with their merges."""
+    """List workers that were seen within two minutes."""
     with opened_compaction() as state, state.database.read() as tx:
-        found = busy_workers(tx)
+        live = busy_workers(tx)
     if as_json:
-        print_json({"workers": [busy.to_json() for busy in found]})
+        print_json({"workers": [busy.to_json() for busy in live]})
         return
-    if not found:
+    if not live:
         console().print("no workers")
         return
     shown = Rows(
-        counted(len(found), "worker"),
+        counted(len(live), "worker"),
         *("worker", "id", "host", "queues", "merges", "seen", "order"),
         text="queues",
     )
-    for busy in found:
+    for busy in live:
         worker = busy.worker
         shown.add(
             escape(worker.name),

@@ -110,23 +110,23 @@ class Opened:
             self._requested_numbers(requests), after=after, queues=queues, limit=limit + 1
         )
         placed, more = placed[:limit], len(placed) > limit
-        places = {one.run.run_id: one.place for one in placed if one.run is not None}
+        queued = {slot.run.run_id: slot for slot in placed if slot.run is not None}
         with self.database.read() as tx:
-            reported = waits.reported_to(tx, self.cluster, list(places))
+            reported = waits.reported_to(tx, self.cluster, list(queued))
         outlook = self._outlook(
-            _PageOfRuns(self.runs, [one.run for one in placed if one.run is not None]),
+            _PageOfRuns(self.runs, [slot.run for slot in placed if slot.run is not None]),
             paused,
             {run_id: reason.gate for run_id, reason in reported.items()},
             requests,
             now,
         )
         is_first = after is None and queues is None
-        if len(places) == waiting or (is_first and not self.rules.queues):
+        if len(queued) == waiting or (is_first and not self.rules.queues):
             # Nothing that was not read decides.
             reported = {}
         lines = self.lines(outlook, limit)
         for line in lines:
-            line["place"] = places[line["run_id"]]
+            line["place"] = queued[line["run_id"]].place
             last = reported.get(line["run_id"])
             # A window or a pause holds whatever is before the run, and does not hold it now.
             if line["held_by"] is None and last is not None and last.kind not in _EXACT:

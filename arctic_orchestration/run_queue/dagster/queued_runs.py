@@ -27,15 +27,16 @@ _ENDED_SINCE = (
     "select run_id from runs where update_timestamp > {mark} and end_time > {mark} "
     "and start_time is not null and status {in}"
 )
-#: A requested level, which no pass has written yet, goes before that of the tags.
+#: A requested level, which no pass has written yet, goes before that of the tags. The keys are no
+#: plain columns: SQLite would search all runs of a key for each run, by the index on keys.
 _WAITING = f"""
     with requested(run_id, priority) as ({{requested}}),
     tagged as (
         select r.id, r.run_id,
             (select max(t.value) from run_tags t
-                where t.run_id = r.run_id and t.key = '{PRIORITY}') as number,
+                where t.run_id = r.run_id and t.key || '' = '{PRIORITY}') as number,
             (select max(t.value) from run_tags t
-                where t.run_id = r.run_id and t.key = '{QUEUE}') as queue
+                where t.run_id = r.run_id and t.key || '' = '{QUEUE}') as queue
         from runs r where r.status = '{QUEUED}'
     ),
     numbered as (
@@ -54,7 +55,7 @@ _COUNTS = "select status, count(*) from runs where status {in} group by status"
 _ACTIVE = "select run_id from runs where status {in} order by id"
 _QUEUES = (
     "select distinct t.value from run_tags t join runs r on r.run_id = t.run_id "
-    f"where t.key = '{QUEUE}' and r.status {{in}}"
+    f"where t.key || '' = '{QUEUE}' and r.status {{in}}"
 )
 #: The clocks of hosts differ, and a run's end is committed some time after it happened.
 _OVERLAP = timedelta(minutes=2)
@@ -141,8 +142,8 @@ class QueuedRuns:
     def active(self) -> Sequence[RunView]:
         """Returns the active runs in the order of creation."""
         ids = [row[0] for row in self._sql.rows_in(_ACTIVE, ACTIVE)]
-        found = runs_by_id(self._sql, ids)
-        return [found[id] for id in ids if id in found]
+        views = runs_by_id(self._sql, ids)
+        return [views[id] for id in ids if id in views]
 
     def queue_names(self) -> list[str]:
         """Returns the queues that a queued run waits in, by their tags."""
@@ -188,8 +189,8 @@ class QueuedRuns:
         )
         with self._sql.session() as run:
             rows = run(statement, values)
-        found = runs_by_id(self._sql, [row[1] for row in rows])
-        queued = {id: view for id, view in found.items() if view.dagster_status == QUEUED}
+        views = runs_by_id(self._sql, [row[1] for row in rows])
+        queued = {id: view for id, view in views.items() if view.dagster_status == QUEUED}
         return [
             PlacedRun(after=(priority, id), place=place, run=queued.get(run_id))
             for id, run_id, priority, place in rows

@@ -220,13 +220,13 @@ def _resets(found: consumers_documents.ConsumerDetails) -> Sequence[str]:
 
 
 def _pauses(
-    found: run_queue_documents.QueueDetails | run_queue_documents.GroupDetails,
+    slots: run_queue_documents.QueueDetails | run_queue_documents.GroupDetails,
 ) -> Sequence[str]:
-    if isinstance(found, run_queue_documents.QueueDetails):
-        name = f"queue {found.queue}"
+    if isinstance(slots, run_queue_documents.QueueDetails):
+        name = f"queue {slots.queue}"
     else:
-        name = f"group {found.group}"
-    waiting, active = counted(found.waiting, "run"), counted(found.in_progress, "run")
+        name = f"group {slots.group}"
+    waiting, active = counted(slots.waiting, "run"), counted(slots.in_progress, "run")
     return (
         f"Pause {name}",
         "No run of it starts until it is resumed; runs in progress go on.",
@@ -258,8 +258,8 @@ def _submitted(
     return task, count, "force" in form
 
 
-def _submits(found: tuple[str, int, bool]) -> Sequence[str]:
-    task, count, forced = found
+def _submits(submitted: tuple[str, int, bool]) -> Sequence[str]:
+    task, count, forced = submitted
     text = f"{task} runs {'even if' if forced else 'unless'} it is fresh."
     if count == 1:
         return f"Submit {task}", text
@@ -267,23 +267,23 @@ def _submits(found: tuple[str, int, bool]) -> Sequence[str]:
     return f"Submit {task} and {ancestors}", f"{text} Each ancestor runs unless it is fresh."
 
 
-def _skips(found: tasks_documents.TaskDetails) -> Sequence[str]:
-    needed = counted(len(found.children), "task")
+def _skips(details: tasks_documents.TaskDetails) -> Sequence[str]:
+    needed = counted(len(details.children), "task")
     return (
-        f"Skip {found.task}",
+        f"Skip {details.task}",
         "It is not run in any cluster until it is taken off the skip list; a run in progress goes "
         "on.",
-        f"Needed by {needed}; each fails when what {found.task} made last is too old for it. "
-        f"Submissions that wait: {len(found.live_submissions)}.",
+        f"Needed by {needed}; each fails when what {details.task} made last is too old for it. "
+        f"Submissions that wait: {len(details.live_submissions)}.",
     )
 
 
 def _orders(effect: str) -> Callable[[worker_documents.WorkerDocument], Sequence[str]]:
     verb = effect.partition(":")[0]
 
-    def effects(found: worker_documents.WorkerDocument) -> Sequence[str]:
-        text = effect.partition(": ")[2].format(merges=counted(found.tasks, "merge"))
-        return f"{verb} worker {found.name}", text
+    def effects(worker: worker_documents.WorkerDocument) -> Sequence[str]:
+        text = effect.partition(": ")[2].format(merges=counted(worker.tasks, "merge"))
+        return f"{verb} worker {worker.name}", text
 
     return effects
 

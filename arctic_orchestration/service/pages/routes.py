@@ -91,7 +91,7 @@ def _trees(service: Service, caller: Caller, task: str) -> Any:
 
 
 def _on_skip_list(service: Service, caller: Caller, task: str) -> bool:
-    return any(one.task == task for one in tasks.list_skipped(service, caller).skipped)
+    return any(skip.task == task for skip in tasks.list_skipped(service, caller).skipped)
 
 
 def _may_order(found: WorkerDocument, caller: Caller) -> bool:
