@@ -104,6 +104,15 @@ def test_one_partition_of_many_is_delivered_again(client: TestClient) -> None:
     assert "0 given up" in Text(answer.text).text
 
 
+def test_a_merge_task_has_another_level(client: TestClient) -> None:
+    """A level that is no number is refused as the API does."""
+    task = client.get(f"{API}/compaction/tasks").json()["tasks"][0]
+    page = f"/compaction/tasks/{task['task']}"
+    assert press(client, page, "prioritize", level="7").url.path == page
+    assert client.get(f"{API}{page}").json()["level"] == 7
+    assert press(client, page, "prioritize", level="1e3").status_code == 422
+
+
 def test_a_task_is_submitted_and_skipped(client: TestClient, database: Database) -> None:
     """With its ancestors if that box is checked; under its ETag; the reason is needed."""
     page = "/tasks/child"

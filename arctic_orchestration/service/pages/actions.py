@@ -311,6 +311,7 @@ for _name, _effect in (
     add_action(f"{_QUEUE}/{_name}", _change, compaction.show_queue, _effects, queue_action=_name)
 _on_task = compaction_actions.act_on_task
 add_action(f"{_TASK}/retry", _on_task, task_action="retry")
+add_action(f"{_TASK}/prioritize", compaction_actions.prioritize_task, body=_level)
 add_action(f"{_TASK}/cancel", _on_task, compaction.show_task, _cancels_task, task_action="cancel")
 add_action("/compaction/tables/{table}/wake", compaction_actions.wake_table)
 add_action(f"{_CONSUMER}/retry", consumers.retry_partitions, body=_retried)
