@@ -1,4 +1,4 @@
-"""The real ``dagster-daemon run`` and ``dagster api grpc``, as processes that a test may kill.
+"""Dagster's daemon and code servers and ``arctic serve``, as processes that a test may kill.
 
 They are forked from a server that has Dagster loaded, since importing it costs seconds, and then
 run the commands' own entry points.
@@ -19,8 +19,9 @@ import yaml
 from arctic_orchestration import postgres_connections
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs import crash_points, forked_runs
+from arctic_orchestration_tests.proofs.coordinator import shifted_time
 
-CODE_SERVER, DAEMON = "code_server", "daemon"
+CODE_SERVER, DAEMON, SERVICE = "code_server", "daemon", "service"
 #: the name of the code location, if there is no other
 HERE = "here"
 _HERE = "arctic_orchestration_tests.proofs"
@@ -53,7 +54,7 @@ def end_with_the_parent() -> None:
 
 
 class DagsterProcesses:
-    """Daemons and the code servers of one instance of Dagster."""
+    """Daemons, the code servers and services of one instance of Dagster."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class DagsterProcesses:
         self._home = home
         self._modules = {HERE: module, **(elsewhere or {})}
         self._ports = {location: free_port() for location in self._modules}
+        self._service_port = free_port()
         self.points = home / "points"
         self.points.mkdir()
         self._environment = {
@@ -118,29 +120,31 @@ class DagsterProcesses:
         workspace = {"load_from": servers}
         (home / "workspace.yaml").write_text(yaml.safe_dump(workspace))
 
+    @property
+    def service_address(self) -> str:
+        """Of the services: each listens to the same port."""
+        return f"http://127.0.0.1:{self._service_port}"
+
     def start(self, role: str, location: str = HERE) -> BaseProcess:
-        """Starts the code server of a location, and waits until it listens; or a daemon."""
+        """Starts the code server of a location or a service, which then listens; or a daemon."""
         context = forkserver()
         log = self._home / f"{role}_{len(self._started)}.log"
+        port = self._service_port if role == SERVICE else self._ports[location]
         process = context.Process(
             target=_be,
-            args=(
-                role, self._modules[location], location, self._ports[location],
-                self._environment, str(log),
-            ),
-        )  # fmt: skip
+            args=(role, self._modules[location], location, port, self._environment, str(log)),
+        )
         process.start()
         self._started.append(process)
         if role == DAEMON:
             self.daemons.append(process)
-        if role == CODE_SERVER:
-            port = self._ports[location]
-            listens = "the code server listens"
-            until(lambda: self._listens(process, port, log), _START_SECONDS, listens)
+        else:
+            what = f"the {role} listens"
+            until(lambda: self._listens(process, port, log), _START_SECONDS, what)
         return process
 
     def _listens(self, process: BaseProcess, port: int, log: Path) -> bool:
-        assert process.exitcode is None, f"the code server ended: {log.read_text()[-3000:]}"
+        assert process.exitcode is None, f"it ended: {log.read_text()[-3000:]}"
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -183,6 +187,13 @@ def _be(
         forked_runs.put_in_place()
     # Otherwise most of the time of a proof on Postgres is that of opening connections.
     postgres_connections.reuse_in_process()
+    if shifted_time.FILE in environment:
+        shifted_time.put_in_place(Path(environment[shifted_time.FILE]))
+    if role == SERVICE:
+        from arctic_orchestration.service.cli.serve import serve
+
+        serve(port=port)
+        return
     from arctic_orchestration_tests.proofs import dagster_commands
 
     if role == CODE_SERVER:
