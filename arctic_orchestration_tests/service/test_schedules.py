@@ -56,6 +56,20 @@ def test_a_schedule_is_created_shown_and_deleted(api: MakeApi, world: MakeWorld)
     assert [line["action"] for line in history] == ["created", "deleted"]
 
 
+@pytest.mark.parametrize(
+    "run", [{"assets": ["a", "a"]}, {"job": "j", "status": ["failure", "failure"]}]
+)
+def test_what_a_trigger_names_twice_counts_once(
+    api: MakeApi, world: MakeWorld, run: dict[str, Any]
+) -> None:
+    """It is listened to once, and the definition stays as it was written."""
+    world()
+    made = api().post("/schedules", json={**NIGHTLY, "trigger": {"run": run}})
+    assert made.status_code == 201, made.text
+    shown = made.json()["definition"]["trigger"]["run"]
+    assert {field: shown[field] for field in run} == run
+
+
 def test_a_replacement_needs_the_etag_that_was_read(api: MakeApi, world: MakeWorld) -> None:
     """428 without it, 412 with a stale one; nothing is changed by either."""
     world()

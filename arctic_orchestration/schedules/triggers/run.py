@@ -45,12 +45,13 @@ class Run(Leaf):
 
     def keys(self, location: str) -> tuple[EventKey, ...]:
         where = self.location or location
-        statuses = [RunStatus(status) for status in self.status]
+        # Each once, however often a person names it.
+        statuses = [RunStatus(status) for status in dict.fromkeys(self.status)]
         if self.job is not None:
             return tuple(EventKey.of_job_run(where, self.job, status) for status in statuses)
         return tuple(
             EventKey.of_asset_run(where, asset, status)
-            for asset in self.assets
+            for asset in dict.fromkeys(self.assets)
             for status in statuses
         )
 
