@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 
 from arctic_orchestration.service.access import AccessRules
 from arctic_orchestration.service.app import create_app
+from arctic_orchestration.service.connections import ImpatientProtocol
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 
@@ -27,7 +28,12 @@ def serving(database: Database) -> Iterator[str]:
 def listening(app: ASGIApp) -> Iterator[str]:
     """Serves an application; yields its URL."""
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1
+        app,
+        http=ImpatientProtocol,
+        host="127.0.0.1",
+        port=0,
+        log_level="warning",
+        timeout_graceful_shutdown=1,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

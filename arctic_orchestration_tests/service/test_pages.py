@@ -2,14 +2,15 @@
 
 import base64
 import hashlib
+import re
 import tomllib
 from html.parser import HTMLParser
 from itertools import pairwise
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
 import sqlalchemy as sa
-from fastapi.routing import iter_route_contexts
+from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.testclient import TestClient
 
 from arctic_orchestration.compaction.work.workers import WorkerInfo, record_heartbeat
@@ -21,6 +22,7 @@ from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.service.app import PAGES
 from arctic_orchestration.service.pages import files, routes
 from arctic_orchestration.service.pages.rendering import API, link
 from arctic_orchestration.state import tables
@@ -227,21 +229,52 @@ def every_page(client: TestClient) -> list[str]:
     ]  # fmt: skip
 
 
+def assert_no_element_of_a_name(page: Text, path: str) -> None:
+    """What a page consists of is its own, and it has no character that acts on a screen."""
+    tags = {tag for tag, _ in page.elements}
+    assert not {"img", "style"} & tags, path
+    scripts = [attributes for tag, attributes in page.elements if tag == "script"]
+    # The page of an error has none.
+    assert [one["src"] for one in scripts] in (SCRIPTS, []), path
+    assert not any(name.startswith("on") or name == "style" for _, a in page.elements for name in a)
+    assert not {"\x1b", "\u202e"} & set(page.text), path
+
+
+def routes_of_pages(method: str) -> list[APIRoute]:
+    """Those of pages and buttons."""
+    listed = [route for router in PAGES[1:] for route in router.routes]
+    return [one for one in listed if isinstance(one, APIRoute) and method in (one.methods or ())]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("odd", [f"{MARKUP}\n", MARKUP.replace("/", "")])
+def test_odd_addresses_are_text_everywhere(pages: TestClient, method: str, odd: str) -> None:
+    """A name, a parameter and a cursor that nothing has, at each page and button.
+
+    A name with a slash is the address of nothing; without one it is a name.
+    """
+    quoted = quote(odd, safe="")
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+    data = f"confirmed=yes&{quoted}={quoted}" if method == "POST" else None
+    for route in routes_of_pages(method):
+        path = re.sub(r"{\w+}", quoted, route.path)
+        for query in ("", f"?{quoted}={quoted}", f"?location={quoted}&cursor={quoted}"):
+            answer = pages.request(method, path + query, headers=form, content=data)
+            assert answer.status_code < 500, (path, query)
+            assert_no_element_of_a_name(Text(answer.text), path + query)
+
+
 def test_names_are_text_everywhere(pages: TestClient) -> None:
     """No name makes an element; controls are visible; headings go down one step at a time."""
     texts = {}
-    for path in every_page(pages):
+    visited = every_page(pages)
+    for route in routes_of_pages("GET"):
+        whole = [path.partition("?")[0] for path in ("/", *visited)]
+        assert any(route.path_regex.fullmatch(path) for path in whole), route.path
+    for path in visited:
         page = shown(pages, path)
-        tags = [tag for tag, _ in page.elements]
-        assert not {"img", "style"} & set(tags), path
-        scripts = [attributes for tag, attributes in page.elements if tag == "script"]
-        assert [one["src"] for one in scripts] == SCRIPTS, path
-        assert not any(
-            name.startswith("on") or name == "style" for _, a in page.elements for name in a
-        )
-        assert "\x1b" not in page.text
-        assert "\u202e" not in page.text
-        levels = [int(tag[1]) for tag in tags if tag in ("h1", "h2", "h3")]
+        assert_no_element_of_a_name(page, path)
+        levels = [int(tag[1]) for tag, _ in page.elements if tag in ("h1", "h2", "h3")]
         assert levels.count(1) == 1
         assert all(below - above <= 1 for above, below in pairwise(levels)), path
         texts[path.partition("?")[0]] = page.text

@@ -78,8 +78,11 @@ def run(app: "ASGIApp", host: str, port: int, **options: Any) -> None:
     """Serves an application until the process is ended."""
     import uvicorn
 
+    from arctic_orchestration.service.connections import ImpatientProtocol
+
     uvicorn.run(
         app,
+        http=ImpatientProtocol,
         host=host,
         port=port,
         log_level="warning",
