@@ -94,7 +94,7 @@ bench-freshness: $(STAMP)  ## what resolving 10,000 tasks and submitting costs, 
 	sh tools/ensure_postgres
 	$(BIN)/python -m benchmarks.freshness
 
-bench-service: $(STAMP)  ## what waits, grouped by cause, with 100,000 schedules and 20,000 waits
+bench-service: $(STAMP)  ## what waits, 10,000 arrivals, and 1,000 workers that wait
 	sh tools/ensure_postgres
 	$(BIN)/python -m benchmarks.service
 

@@ -43,8 +43,11 @@ from arctic_orchestration.state.database import Database
 
 #: The dependencies of which each route has one.
 DECLARATIONS = (Needs, AnyCaller, Open)
-#: The routers below ``/api/v1``; a room with a resource adds its router.
+#: The routers below ``/api/v1``; a room with a resource adds its router. They are tried in this
+#: order, which is a third of what a request costs at the end: workers send most requests.
 ROUTERS: tuple[APIRouter, ...] = (
+    workers.router,
+    worker_reports.router,
     schedules.router,
     schedule_actions.router,
     schedule_files.router,
@@ -62,8 +65,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     tasks.router,
     simulations.router,
     token_routes.router,
-    workers.router,
-    worker_reports.router,
     audit.router,
 )
 #: The models of errors and bodies, to which routes refer by name.
@@ -108,10 +109,10 @@ def create_app(settings: Settings, database: Database, rules: AccessRules) -> Fa
     app.add_middleware(Guard, loopback=rules.loopback)
     problems.install(app)
     app.include_router(health.router, responses=problems.RESPONSES)
-    for pages in PAGES:
-        app.include_router(pages)
     for router in ROUTERS:
         app.include_router(router, prefix=API, responses=problems.RESPONSES)
+    for pages in PAGES:
+        app.include_router(pages)
     undeclared = without_scope(app)
     if undeclared:
         raise RuntimeError(f"routes without a declared scope: {', '.join(undeclared)}")
