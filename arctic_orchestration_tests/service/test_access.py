@@ -251,7 +251,8 @@ def test_a_narrowed_token_reaches_nothing_else(
             sent: dict[str, Any] = {"json": form} if method in ("POST", "PUT", "PATCH") else {}
             headers = {"If-Match": "*", "Idempotency-Key": "k"}
             if is_page and method == "POST":
-                sent = {"data": {"confirmed": "yes", "at_most": "9", "start": "from_beginning"}}
+                fields = {"at_most": "9", "start": "from_beginning", "level": "5"}
+                sent = {"data": {"confirmed": "yes", **fields}}
                 headers["Sec-Fetch-Site"] = "same-origin"
             if path.endswith("/why-not"):
                 query = "?schedule=a&at=2026-01-01T00:00:00Z"

@@ -270,6 +270,8 @@ def test_names_are_text_everywhere(pages: TestClient) -> None:
     visited = every_page(pages)
     for route in routes_of_pages("GET"):
         whole = [path.partition("?")[0] for path in ("/", *visited)]
+        if route.path.split("/")[1] in ("queues", "groups", "runs"):
+            continue  # They need an instance of Dagster: test_run_queue.py.
         assert any(route.path_regex.fullmatch(path) for path in whole), route.path
     for path in visited:
         page = shown(pages, path)

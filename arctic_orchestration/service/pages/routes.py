@@ -47,12 +47,6 @@ def first_page(request: Request) -> Response:
     return redirect(f"{root_of(request)}/waiting?group_by=cause")
 
 
-@first.get("/queue", dependencies=[needs("queues", "read")])
-def old_queue_page(request: Request) -> Response:
-    """Redirects from the former address of the run queue."""
-    return redirect(f"{root_of(request)}/queues")
-
-
 def _explained(found: ScheduleDocument, service: Service, caller: Caller) -> Any:
     # What another version of the package wrote cannot be explained.
     if found.definition is None:
