@@ -1,18 +1,19 @@
 """Claims that wait for a task, without a thread for each.
 
-Waiting requests are entries of the event loop. While there are some, one task of the loop asks the
-state database at short intervals how many tasks are claimable in which queue, and wakes as many
+Waiting requests are entries of the event loop. While there are some, one thread asks the state
+database at short intervals how many tasks are claimable in which queue; the loop then wakes as many
 requests as these, in the order of their arrival. A thousand idle workers cost one small statement
-an interval, as one does.
+an interval, as one does. It is a thread of its own, since to hand each statement from the loop to a
+pool of threads costs more than the statement.
 """
 
 import asyncio
 import logging
+import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-from starlette.concurrency import run_in_threadpool
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.queue.claim_order import claimable
@@ -44,7 +45,9 @@ class ClaimWaiters:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._waiters: dict[_Waiter, None] = {}
-        self._watcher: asyncio.Task[None] | None = None
+        #: held to add a waiter, and to end the thread when there is none
+        self._lock = threading.Lock()
+        self._watcher: threading.Thread | None = None
         #: how many tasks are claimable, as of the last answer; none: unknown
         self._tasks: Counter[str] | None = None
 
@@ -60,9 +63,12 @@ class ClaimWaiters:
             false: the time is over.
         """
         waiter = _Waiter(worker, queues)
-        self._waiters[waiter] = None
-        if self._watcher is None or self._watcher.done():
-            self._watcher = asyncio.create_task(self._watch())
+        with self._lock:
+            self._waiters[waiter] = None
+            if self._watcher is None:
+                loop = asyncio.get_running_loop()
+                self._watcher = threading.Thread(target=self._watch, args=(loop,), daemon=True)
+                self._watcher.start()
         try:
             async with asyncio.timeout(seconds):
                 await waiter.woken.wait()
@@ -83,21 +89,26 @@ class ClaimWaiters:
             if waiter.worker == worker:
                 waiter.woken.set()
 
-    async def _watch(self) -> None:
-        while self._waiters:
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self._goes_on():
             pause = INTERVAL_SECONDS
             try:
-                self._tasks = await run_in_threadpool(self._claimable)
-                self._wake_for(Counter(self._tasks))
-            except DatabaseUnavailable as error:
+                tasks = self._claimable()
+                if tasks:
+                    loop.call_soon_threadsafe(self._wake_for, Counter(tasks))
+                self._tasks = tasks
+            except Exception as error:
                 self._tasks = None
-                _log.warning("claims wait: %s", error)
+                is_away = isinstance(error, DatabaseUnavailable)
+                _log.warning("claims wait: %s", error, exc_info=not is_away)
                 pause = _PAUSE_SECONDS
-            except Exception:
-                _log.exception("claims wait")
-                pause = _PAUSE_SECONDS
-            await asyncio.sleep(pause)
-        self._tasks = None
+            time.sleep(pause)
+
+    def _goes_on(self) -> bool:
+        with self._lock:
+            if not self._waiters:
+                self._tasks = self._watcher = None
+            return bool(self._waiters)
 
     def _claimable(self) -> Counter[str]:
         with self._database.read() as tx:
