@@ -3,8 +3,9 @@
 A page that is open is a stream of server-sent events at its own URL. Viewers of the same URL with
 the same rights share what is rendered. The poller asks the database with one statement whether
 something has changed, and then renders the open pages, the longest unchanged first. Its statements
-are paced: at most ``BURST`` at once, and one a second over time. So many pages, or a database that
-changes all the time, make pages older and not the database slower.
+are paced: at most ``BURST`` at once, and one a second over time; those to Dagster's storage count,
+too, and a second of rendering counts as 20. So many pages, or a database that changes all the time,
+make pages older and not the database slower.
 """
 
 import asyncio
@@ -40,6 +41,8 @@ _OLDEST_SECONDS = 60.0
 _SEND_SECONDS = 30.0
 #: what a first rendering is expected to cost
 _STATEMENTS = 20
+#: what a second of rendering counts as, such as that of a run queue with many runs
+_STATEMENTS_A_SECOND = 20
 #: what decides what a caller may see
 _CREDENTIALS = ("authorization", "remote-user", "remote-groups")
 _NO_QUERIES = ("BEGIN", "SAVEPOINT", "RELEASE")
@@ -71,7 +74,6 @@ class LivePages:
         self._database = database
         self._pages: dict[tuple[Any, ...], _OpenPage] = {}
         self._poller: asyncio.Task[None] | None = None
-        sa.event.listen(database.engine, "before_cursor_execute", _count)
 
     async def stream(self, request: Request, render: Render) -> Response:
         """Answers with the changes of a page; or with what the page is, if it has no content.
@@ -121,10 +123,13 @@ class LivePages:
             for page in sorted(due, key=lambda one: one.rendered_at):
                 await allowance.reaches(page.cost)
                 if page.viewers:
+                    began_at = time.monotonic()
                     with _counted() as executed:
                         await _refresh(page)
-                    allowance.spend(len(executed))
-                    page.cost = min(len(executed), int(BURST))
+                    seconds = time.monotonic() - began_at
+                    cost = max(len(executed), int(seconds * _STATEMENTS_A_SECOND))
+                    allowance.spend(cost)
+                    page.cost = min(cost, int(BURST))
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _check(self) -> tuple[Any, ...] | None:
@@ -199,3 +204,7 @@ def _count(_: object, __: object, statement: str, *___: object) -> None:
     executed = _executed.get()
     if executed is not None and not statement.startswith(_NO_QUERIES):
         executed.append(statement)
+
+
+# Of all engines: pages of the run queue read Dagster's storage.
+sa.event.listen(sa.Engine, "before_cursor_execute", _count)
