@@ -65,12 +65,18 @@ def cause_of(gate: str) -> str:
     return ":".join([kind, *names[: 2 if kind == "paused" else 1]])
 
 
-def note(tx: sa.Connection, cluster: str, waits: Mapping[str, Wait], now: datetime) -> None:
-    """Stores reported reasons."""
+def note(
+    tx: sa.Connection,
+    cluster: str,
+    waits: Mapping[str, Wait],
+    now: datetime,
+    programs: Mapping[str, str],
+) -> None:
+    """Stores reported reasons, with what each run runs, as far as that is known."""
     if not waits:
         return
     new = dialect.insert(tx, queue_waits)
-    fields = ("gate", "reason", "since", "cause")
+    fields = ("gate", "reason", "since", "cause", "program")
     new = new.on_conflict_do_update(
         index_elements=["cluster", "run_id"],
         set_={field: new.excluded[field] for field in fields},
@@ -79,7 +85,7 @@ def note(tx: sa.Connection, cluster: str, waits: Mapping[str, Wait], now: dateti
         new,
         [
             {"cluster": cluster, "run_id": run_id, "gate": wait.gate, "reason": wait.reason,
-             "since": now, "cause": cause_of(wait.gate)}
+             "since": now, "cause": cause_of(wait.gate), "program": programs.get(run_id, "")}
             for run_id, wait in waits.items()
         ],
     )  # fmt: skip

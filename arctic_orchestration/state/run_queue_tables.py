@@ -45,6 +45,8 @@ queue_waits = sa.Table(
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("since", UtcTime, nullable=False),
     sa.Column("cause", sa.Text, nullable=False, server_default=sa.text("''")),
+    # What it runs, for people.
+    sa.Column("program", sa.Text, nullable=False, server_default=sa.text("''")),
 )
 
 queue_passes = sa.Table(

@@ -41,7 +41,7 @@ def test_a_dry_run_shows_files_bins_and_reasons_and_changes_nothing(
     assert (task["kind"], task["partition"], task["because"]) == (
         "minor",
         "day=2013-01-01",
-        "3 fragments of 3",
+        "3 fragments; 3 suffice",
     )
     assert len(task["data_files"]) == task["files"] == 3
     assert sum(file["bytes"] for file in task["data_files"]) == task["bytes"]

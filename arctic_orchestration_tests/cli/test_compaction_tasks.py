@@ -83,7 +83,7 @@ def test_a_task_is_shown_with_its_files_attempts_and_history(
     assert [move["state"] for move in found["history"]] == ["planned", "claimed", "failed"]
     text = arctic("compaction", "tasks", "show", claim.task.id).out
     assert f"task {claim.task.id} of lake.flights: minor merge of day=2013-01-01" in text
-    assert "planned because 3 fragments of 3" in text
+    assert "planned because 3 fragments; 3 suffice" in text
     assert line_of(text, "  worker-1  ")[3:] == ["failed", "worker-1", "no [room] left"]
     assert text.count(".parquet") == 3
 

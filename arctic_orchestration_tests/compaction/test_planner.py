@@ -58,7 +58,7 @@ def test_twelve_fragments_are_merged() -> None:
     (task,) = found.tasks
     assert task.kind is TaskKind.MINOR
     assert len(task.paths) == 14
-    assert task.reason == "14 fragments of 12"
+    assert task.reason == "14 fragments; 12 suffice"
     assert task.gain == "14 files → 1, 14.0 MB"
     assert task.bytes == 14 * MB
     # 14 small ones go, and one of 14 MB comes, which is small too.
@@ -154,7 +154,7 @@ def test_eight_undersized_files_are_a_major() -> None:
     found = planned(files)
     assert [len(task.paths) for task in found.tasks] == [4, 3, 2]
     assert {task.kind for task in found.tasks} == {TaskKind.MAJOR}
-    assert found.tasks[0].reason == "8 undersized files of 8"
+    assert found.tasks[0].reason == "8 undersized files; 8 suffice"
     # 95 and 90 MB are done; 60 MB is not.
     assert [task.small_files for task in found.tasks] == [4, 3, 1]
 
@@ -168,7 +168,7 @@ def test_undersized_files_that_do_not_fit_together_are_left() -> None:
     # Whatever is beside them.
     (partition,) = planned([*data_files(8, 60 * MB), data_file("large", 401 * MB)]).partitions
     assert partition.left is Left.UNPAIRED
-    assert partition.reason == "8 undersized files of 8"
+    assert partition.reason == "8 undersized files; 8 suffice"
 
 
 def test_small_files_are_merged_after_the_interval_of_majors() -> None:

@@ -47,7 +47,7 @@ def test_a_dry_run_shows_what_would_be_merged(lake: Lake) -> None:
     (task,) = found.tasks
     assert task.kind is TaskKind.MINOR
     assert task.partition == "origin=JFK"
-    assert task.reason == "12 fragments of 12"
+    assert task.reason == "12 fragments; 12 suffice"
     assert task.group.snapshot_id == lake.catalog.load_table("lake.flights").metadata.snapshots[-1]\
         .snapshot_id  # fmt: skip
     assert found.files == 14

@@ -35,9 +35,9 @@ def test_a_reported_wait_is_kept_until_the_next_report(database: Database) -> No
     """With the time since when that holds it."""
     with database.begin() as tx:
         assert reported_wait(tx, "default", "r1") is None
-        note(tx, "default", {"r1": FULL, "r2": FULL}, NOON)
+        note(tx, "default", {"r1": FULL, "r2": FULL}, NOON, {})
     with database.begin() as tx:
-        note(tx, "default", {"r1": SHUT}, LATER)
+        note(tx, "default", {"r1": SHUT}, LATER, {})
     with database.read() as tx:
         assert reported_waits(tx, "default") == {"r1": "window:night", "r2": "group:few"}
         assert reported_wait(tx, "default", "r1") == WaitReason(
@@ -51,7 +51,7 @@ def test_a_reported_wait_is_kept_until_the_next_report(database: Database) -> No
 def test_what_waits_no_more_is_forgotten(database: Database) -> None:
     """Only those; to forget nobody, or somebody unknown, changes nothing."""
     with database.begin() as tx:
-        note(tx, "default", {"r1": FULL, "r2": FULL, "r3": SHUT}, NOON)
+        note(tx, "default", {"r1": FULL, "r2": FULL, "r3": SHUT}, NOON, {})
         forget(tx, "default", [])
         forget(tx, "default", ["r1", "r3", "unknown"])
         assert reported_waits(tx, "default") == {"r2": "group:few"}
@@ -60,15 +60,15 @@ def test_what_waits_no_more_is_forgotten(database: Database) -> None:
 def test_nothing_new_writes_nothing(database: Database) -> None:
     """As in nearly every pass."""
     with database.begin() as tx:
-        note(tx, "default", {}, NOON)
+        note(tx, "default", {}, NOON, {})
         assert reported_waits(tx, "default") == {}
 
 
 def test_clusters_do_not_see_each_other(database: Database) -> None:
     """Neither reported waits nor passes."""
     with database.begin() as tx:
-        note(tx, "north", {"r1": FULL}, NOON)
-        note(tx, "south", {"r1": SHUT}, NOON)
+        note(tx, "north", {"r1": FULL}, NOON, {})
+        note(tx, "south", {"r1": SHUT}, NOON, {})
         note_pass(tx, "north", NOON, None)
         forget(tx, "south", ["r1"])
     with database.read() as tx:
@@ -81,7 +81,7 @@ def test_waits_of_thousands_of_runs_are_stored_and_deleted_at_once(database: Dat
     """More than SQLite takes as parameters of one statement."""
     runs = {f"run-{n}": FULL for n in range(40_000)}
     with database.begin() as tx:
-        note(tx, "default", runs, NOON)
+        note(tx, "default", runs, NOON, {})
     with database.begin() as tx:
         assert len(reported_waits(tx, "default")) == 40_000
         forget(tx, "default", list(runs)[1:])

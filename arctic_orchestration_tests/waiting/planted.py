@@ -91,9 +91,9 @@ def plant_runs(tx: sa.Connection) -> None:
     shut = Wait(
         gate=f"window:night:{opens}:False", reason="window night opens at 2026-01-01 22:00:00Z"
     )
-    waits.note(tx, "default", {"run-1": paused, "run-2": paused}, at(20))
-    waits.note(tx, "default", {"run-3": full, ODD: shut}, at(21))
-    waits.note(tx, "elsewhere", {"run-9": full}, at(1))
+    waits.note(tx, "default", {"run-1": paused, "run-2": paused}, at(20), {"run-1": "rollup"})
+    waits.note(tx, "default", {"run-3": full, ODD: shut}, at(21), {})
+    waits.note(tx, "elsewhere", {"run-9": full}, at(1), {})
     waits.note_pass(tx, "default", NOW, None)
 
 

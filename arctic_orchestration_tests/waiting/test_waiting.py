@@ -56,6 +56,7 @@ def test_each_planted_cause_is_named_oldest_first(planted: Database) -> None:
     assert (found.count, found.troubles) == (14, ())
     (paused,) = [group for group in found.groups if group.count == 2]
     assert [example.id for example in paused.examples] == ["run-1", "run-2"]
+    assert [example.name for example in paused.examples] == ["run of rollup", "run-2"]
     json.dumps(found.to_json())
 
 

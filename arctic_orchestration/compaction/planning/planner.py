@@ -267,7 +267,7 @@ class _Planner:
             reasons.append(f"{counted(len(here.oversized), 'file')} above {above}")
         if len(here.undersized) >= self.policy.major_min_files:
             files = counted(len(here.undersized), "undersized file")
-            reasons.append(f"{files} of {self.policy.major_min_files}")
+            reasons.append(f"{files}; {self.policy.major_min_files} suffice")
         elif due.get(TaskKind.MAJOR, _NEVER) <= self.now:
             small = len(here.fragments) + len(here.undersized)
             reasons.append(f"{small} small files, {_unmerged(self.policy.major_interval)}")
@@ -280,7 +280,7 @@ class _Planner:
         fragments = len(here.fragments)
         waited = due.get(TaskKind.MINOR, _NEVER) <= self.now
         if fragments >= self.policy.minor_min_files:
-            reason = f"{fragments} fragments of {self.policy.minor_min_files}"
+            reason = f"{fragments} fragments; {self.policy.minor_min_files} suffice"
         elif waited:
             reason = f"{fragments} fragments, {_unmerged(self.policy.minor_interval)}"
         else:

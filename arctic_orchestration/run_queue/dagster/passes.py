@@ -307,7 +307,10 @@ class DaemonPasses:
             return
         with self._database.begin() as tx:
             waits.forget(tx, self._cluster, self._gone)
-            waits.note(tx, self._cluster, self._news, now)
+            programs = {
+                id: run.program for id, (_, run) in self._queued.items() if id in self._news
+            }
+            waits.note(tx, self._cluster, self._news, now, programs)
         self._news, self._gone = {}, set()
 
     def _read_state(self) -> None:

@@ -50,7 +50,11 @@ def wait_rows() -> tuple[WaitRows, ...]:
             where=(_col.cluster == CLUSTER,),
             keys=(_col.run_id,),
             id=_col.run_id,
-            name=sa.func.coalesce(sa.literal("run of ") + _of_job(schedules.c.name), _col.run_id),
+            name=sa.func.coalesce(
+                sa.literal("run of ") + _of_job(schedules.c.name),
+                sa.literal("run of ") + sa.func.nullif(_col.program, ""),
+                _col.run_id,
+            ),
             location=_of_job(locations.c.name),
             since=_col.since,
             cause=_col.cause,
