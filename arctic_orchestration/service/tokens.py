@@ -135,10 +135,13 @@ def by_name(tx: sa.Connection, cluster: str, name: str) -> Token:
     raise NotFound(f"cluster {cluster} has no token {name} (see: arctic tokens list)")
 
 
+# Built once: each request without a token asks this.
+_ANY = sa.select(tokens.c.id).where(tokens.c.cluster == sa.bindparam("of")).limit(1)
+
+
 def exist(tx: sa.Connection, cluster: str) -> bool:
     """Returns whether the cluster has, or ever had, a token."""
-    query = sa.select(tokens.c.id).where(tokens.c.cluster == cluster).limit(1)
-    return tx.execute(query).first() is not None
+    return tx.execute(_ANY, {"of": cluster}).first() is not None
 
 
 def find(tx: sa.Connection, cluster: str, text: str, now: datetime) -> Token | None:

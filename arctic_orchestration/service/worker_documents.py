@@ -13,7 +13,7 @@ from arctic_orchestration.specification import Specification
 
 #: the longest wait of a claim, which is the worker's heartbeat meanwhile. A proxy that ends it
 #: sooner does no harm: the claim is repeated.
-LONGEST_WAIT_SECONDS = 90
+LONGEST_WAIT_SECONDS = 100
 _MOST_ATTEMPTS = 1_000
 _MOST_OUTPUTS = 10_000
 _LONGEST = 2**63 - 1

@@ -74,7 +74,7 @@ def test_a_worker_that_waits_for_a_task_ends_when_it_is_drained(
     thread = threading.Thread(target=worker.run)
     thread.start()
     waiters = service.proxy.app.state.service.waiters
-    until(lambda: bool(waiters._waiters), SECONDS, "it waits, for up to 90 s")
+    until(lambda: bool(waiters._waiters), SECONDS, "it waits, for up to 100 s")
     worker.drain()
     # The end of the worker is a request that does not wait.
     service.proxy.waits_for("DELETE")

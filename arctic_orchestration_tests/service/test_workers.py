@@ -199,7 +199,7 @@ def test_a_report_is_not_believed(
         ("PUT", "w", {"name": "a", "queues": [""]}, "queues[0]"),
         ("PUT", "w", {"name": "a", "labels": {"k": 1}}, "labels.k"),
         ("PUT", "a%20b", {"name": "a"}, "worker"),
-        ("POST", "w/claim", {"key": "k", "wait_seconds": 91}, "wait_seconds"),
+        ("POST", "w/claim", {"key": "k", "wait_seconds": 101}, "wait_seconds"),
         ("POST", "w/claim", {"key": "k", "wait_seconds": -1}, "wait_seconds"),
         ("POST", "w/claim", {}, "key"),
         ("POST", "w/beat", {"attempts": [{"attempt": "a"}]}, "attempts[0].fencing_token"),

@@ -28,11 +28,16 @@ def attempt_by_id(tx: sa.Connection, id: str) -> Attempt:
     return Attempt.from_row(row)
 
 
+# Built once: each claim asks this.
+_BY_KEY = sa.select(compaction_attempts).where(
+    compaction_attempts.c.worker_id == sa.bindparam("worker"),
+    compaction_attempts.c.claim_key == sa.bindparam("key"),
+)
+
+
 def attempt_by_key(tx: sa.Connection, worker_id: str, key: str) -> Attempt | None:
     """Returns the attempt of a worker's claim with a key; none: it claimed nothing so far."""
-    col = compaction_attempts.c
-    query = sa.select(compaction_attempts).where(col.worker_id == worker_id, col.claim_key == key)
-    row = tx.execute(query).one_or_none()
+    row = tx.execute(_BY_KEY, {"worker": worker_id, "key": key}).one_or_none()
     return None if row is None else Attempt.from_row(row)
 
 

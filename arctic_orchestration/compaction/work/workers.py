@@ -84,6 +84,12 @@ def record_heartbeat(tx: sa.Connection, worker: WorkerInfo, *, time: Time = data
     return Order(tx.execute(changed.returning(compaction_workers.c.order)).scalar_one())
 
 
+# Built once: each claim and each beat of a worker over HTTP does this.
+_OF = sa.update(compaction_workers).where(compaction_workers.c.id == sa.bindparam("worker"))
+_BEAT = _OF.values(seen_at=sa.bindparam("now")).returning(*compaction_workers.c)
+_LOCK = _OF.values(seen_at=compaction_workers.c.seen_at).returning(*compaction_workers.c)
+
+
 def lock_worker(
     tx: sa.Connection, id: str, *, beats: bool = False, time: Time = database_time
 ) -> Worker:
@@ -98,10 +104,12 @@ def lock_worker(
     Errors:
         NotFound: no such worker; it ended, or was silent for too long.
     """
-    col = compaction_workers.c
-    values = {"seen_at": time(tx)} if beats else {"seen_at": col.seen_at}
-    change = sa.update(compaction_workers).where(col.id == id).values(**values)
-    row = tx.execute(change.returning(*col)).one_or_none()
+    found = (
+        tx.execute(_BEAT, {"worker": id, "now": time(tx)})
+        if beats
+        else tx.execute(_LOCK, {"worker": id})
+    )
+    row = found.one_or_none()
     if row is None:
         raise NotFound(f"no compaction worker {id}")
     return _from_row(row)
