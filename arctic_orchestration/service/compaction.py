@@ -6,7 +6,7 @@ Compaction belongs to all clusters of a state database. A scope can be limited t
 
 import threading
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Path, Query, Response
@@ -53,25 +53,41 @@ _PLANNING = threading.BoundedSemaphore(1)
 
 @router.get("/tables")
 def list_tables(
-    service: ServiceOfApp, caller: CompactionReader, limit: Limit = 50, cursor: Cursor = None
+    service: ServiceOfApp,
+    caller: CompactionReader,
+    order: Annotated[
+        Literal["name", "need"], Query(description="need: those that are due first, oldest first.")
+    ] = "name",
+    limit: Limit = 50,
+    cursor: Cursor = None,
 ) -> documents.CompactionTablePage:
-    """List tables that compaction knows, by name.
+    """List tables that compaction knows, by name or by need.
 
     Without what stands in the catalog alone: numbers of files, and properties.
     """
-    begin = paging.values(cursor, str)
+    place_of = _need if order == "need" else _name
+    begin = paging.values(cursor, *([int, int, str] if order == "need" else [str]))
     now = utc_now()
     with service.database.read() as tx:
-        rows = [
-            row
-            for row in tables.all_tables(tx)
-            if caller.admits(queue=row.queue) and (begin is None or row.name > begin[0])
-        ]
-        seen = [stored_table(tx, row, now) for row in rows[:limit]]
+        rows = sorted(
+            (row for row in tables.all_tables(tx) if caller.admits(queue=row.queue)), key=place_of
+        )
+        rest = [row for row in rows if begin is None or place_of(row) > tuple(begin)]
+        seen = [stored_table(tx, row, now) for row in rest[:limit]]
+    more = paging.cursor(*place_of(rest[limit - 1])) if len(rest) > limit else None
     return documents.CompactionTablePage(
-        tables=[documents.of_table(table_json(one, now)) for one in seen],
-        next_cursor=paging.cursor(seen[-1].name) if len(rows) > limit else None,
+        tables=[documents.of_table(table_json(one, now)) for one in seen], next_cursor=more
     )
+
+
+def _name(row: CompactionTable) -> tuple[str | int, ...]:
+    return (row.name,)
+
+
+def _need(row: CompactionTable) -> tuple[str | int, ...]:
+    if row.due_since is None or row.gone_at is not None:
+        return 1, 0, row.name
+    return 0, int(row.due_since.timestamp() * 1_000_000), row.name
 
 
 @router.get("/tables/{table}", responses={200: HAS_ETAG})

@@ -15,6 +15,7 @@ from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.queues import CompactionQueue
 from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.tables import make_due
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.service.compaction import _PLANNING
 from arctic_orchestration.state import audit
@@ -133,6 +134,11 @@ def test_pages_have_each_object_once(api: MakeApi, database: Database, tasks: Ta
     assert found[3:] == [tasks.planned, tasks.failed, tasks.quarantined]
     tables = [one["table"] for one in pages(client, "/compaction/tables", "tables")]
     assert tables == sorted(["lake.a", "lake.n", ODD])
+    with database.begin() as tx:
+        make_due(tx, ODD, "a commit", now)
+        make_due(tx, "lake.n", "a commit", now - timedelta(hours=1))
+    due = pages(client, "/compaction/tables", "tables", order="need")
+    assert [one["table"] for one in due] == ["lake.n", ODD, "lake.a"]
     shown = pages(client, "/compaction/records", "records")
     assert [one["snapshot_id"] for one in shown] == [4, 3, 2, 1, 0]
     for path in ("tasks", "tables", "records"):
