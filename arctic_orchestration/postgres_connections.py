@@ -80,7 +80,9 @@ def _close_idle() -> None:
         time.sleep(_IDLE_SECONDS)
         if not _used.is_set():
             for engine in list(_engines.values()):
-                engine.dispose()
+                # Not of the engine: it would replace the pool, and what is in use meanwhile goes
+                # back to the old one, where nobody closes it.
+                engine.pool.dispose()
 
 
 def _leave_to_parent() -> None:

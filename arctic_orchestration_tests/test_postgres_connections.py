@@ -141,6 +141,22 @@ def test_an_idle_connection_is_closed(
         until(is_gone, "so is the next one")
 
 
+def test_a_connection_in_use_while_others_are_closed_is_closed_later(
+    monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance
+) -> None:
+    """It goes back to the pool that the next round closes, not to one that nobody has."""
+    reset(monkeypatch, idle_seconds=0.05)
+    postgres_connections.reuse_in_instance(instance)
+    engine = postgres_storages_of(instance)[0]._engine
+    pool = engine.pool
+    with engine.connect():
+        with engine.connect():
+            pass
+        until(lambda: engine.pool.checkedin() == 0, "the other one is closed")
+    assert engine.pool is pool
+    until(lambda: pool.checkedin() == 0, "so is this one")
+
+
 def test_a_forked_process_does_not_use_the_connection_of_its_parent(
     reusing: dg.DagsterInstance,
 ) -> None:
