@@ -147,10 +147,11 @@ def prioritize_task(tx: sa.Connection, task: Task, level: int, actor: Actor) -> 
     Errors:
         TransitionRefused: it does not wait for a worker.
     """
-    if task.state not in (TaskState.PLANNED, TaskState.FAILED):
+    if task.state is not TaskState.PLANNED:
+        # A failed one may be planned otherwise before its retry.
         raise TransitionRefused(
-            f"Compaction task {task.id} is {task.state}; only planned or failed tasks wait for a "
-            "worker; nothing was changed"
+            f"Compaction task {task.id} is {task.state}; only planned tasks wait for a worker; "
+            "nothing was changed"
         )
     rank = rank_of(task.waiting_since, level, task.small_files, task.bytes, place=task.place)
     tx.execute(

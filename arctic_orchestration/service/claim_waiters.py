@@ -99,20 +99,26 @@ class ClaimWaiters:
                 waiter.woken.set()
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._goes_on():
+        while True:
             try:
                 self._watch_connected(loop)
+                # Not asked again: another thread may already watch for a later waiter.
+                return
             except Exception as error:
                 self._tasks = None
                 is_away = isinstance(error, (DatabaseUnavailable, sa.exc.DBAPIError, self._error))
                 _log.warning("claims wait: %s", error, exc_info=not is_away)
                 time.sleep(_PAUSE_SECONDS)
+            if not self._goes_on():
+                return
 
     def _watch_connected(self, loop: asyncio.AbstractEventLoop) -> None:
         engine = self._database.engine
         statement = str(_IS_PLANNED.compile(dialect=engine.dialect, compile_kwargs=_LITERAL))
         with engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
+            # The pool would set it to the driver's default, which is not that of other connections.
+            connection.detach()
             cursor = connection.connection.cursor()
             counted_at = 0.0
             while self._goes_on():

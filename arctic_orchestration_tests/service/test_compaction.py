@@ -241,11 +241,10 @@ def test_a_waiting_task_is_prioritized(api: MakeApi, database: Database, tasks: 
     done = client.post(path, json={"level": 30}, headers={"If-Match": tag, "X-Request-Id": "p"})
     assert (done.status_code, done.json()["level"], done.json()["state"]) == (200, 30, "planned")
     assert client.post(path, json={"level": 40}, headers={"If-Match": tag}).status_code == 412
-    held = client.post(f"/compaction/tasks/{tasks.claimed}/prioritize", json={"level": 5})
-    assert (held.status_code, "only planned or failed tasks" in held.json()["detail"]) == (
-        409,
-        True,
-    )
+    for other in (tasks.claimed, tasks.merged, tasks.failed, tasks.quarantined):
+        refused = client.post(f"/compaction/tasks/{other}/prioritize", json={"level": 5})
+        assert refused.status_code == 409
+        assert "only planned tasks wait for a worker" in refused.json()["detail"]
     (record,) = changes(database)
     assert (record.action, record.subject, record.actor.request_id) == (
         "tasks prioritize", old, "p",
