@@ -69,7 +69,7 @@ def prioritize_task(
     response: Response,
     if_match: parameters.IfMatch = None,
 ) -> documents.CompactionTaskDocument:
-    """Give a task that waits for a worker another level; the time it has waited still counts.
+    """Give a planned task another level; the time that it has waited still counts.
 
     It counts as requested manually: plans leave it until a worker has claimed it.
     """

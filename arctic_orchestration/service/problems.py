@@ -22,6 +22,7 @@ from arctic_orchestration.errors import (
     DatabaseUnavailable,
     InvalidDefinition,
     InvalidInput,
+    LakeError,
     NotFound,
     Refused,
     RequestRefused,
@@ -48,6 +49,7 @@ _STATUSES: Mapping[type[ArcticError], int] = {
     Refused: 409,
     DatabaseUnavailable: 503,
     ConfigurationError: 503,
+    LakeError: 503,
 }
 
 
@@ -134,8 +136,11 @@ async def _arctic_error(request: Request, error: Exception) -> Response:
         return unexpected(request, error)
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         _log.warning("request %s: %s", request.state.request_id, error)
-        # The message names hosts and users.
-        detail = "A database does not answer, or the state database has another schema."
+        # The message names hosts, users and paths.
+        detail = (
+            "A database does not answer, or it or the lake cannot be used: the log of the service "
+            "has the reason under request_id."
+        )
         return answer(request, status, detail, headers={"Retry-After": str(RETRY_SECONDS)})
     if getattr(request.state, "is_limited", False):
         # The ends of these messages name objects that the caller may not see.

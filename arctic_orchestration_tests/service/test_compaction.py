@@ -278,6 +278,12 @@ def test_a_table_is_planned_without_an_offer(
         busy = client.get(path)
     assert (busy.status_code, busy.headers["Retry-After"]) == (429, "5")
     assert client.get(path).json()["tasks"] == found["tasks"]
+    for manifest in (tmp_path / "lake").rglob("*.avro"):
+        manifest.unlink()
+    for _ in range(2):
+        away = client.get(path)
+        assert (away.status_code, "the lake cannot be used" in away.json()["detail"]) == (503, True)
+        assert str(tmp_path) not in away.text
 
 
 def test_a_table_is_woken_once(api: MakeApi, database: Database, tasks: Tasks) -> None:

@@ -133,10 +133,12 @@ def retry(id: IdArgument, as_json: JsonOption = False) -> None:
 @app.command("prioritize")
 def prioritize(
     id: IdArgument,
-    level: Annotated[int, typer.Option(min=-HIGHEST_LEVEL, max=HIGHEST_LEVEL, help="More: first.")],
+    level: Annotated[
+        int, typer.Option(min=-HIGHEST_LEVEL, max=HIGHEST_LEVEL, help="More is earlier.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Give a waiting merge task another level.
+    """Give a planned merge task another level.
 
     The time that it has waited still counts. Plans leave it until a worker has claimed it.
     """

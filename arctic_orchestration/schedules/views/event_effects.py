@@ -1,4 +1,4 @@
-"""Which events that schedules took, and the jobs that each one is part of."""
+"""Conditions on events that schedules took, and the jobs that each one is part of."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
