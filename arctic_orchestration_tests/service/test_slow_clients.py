@@ -144,7 +144,7 @@ def test_who_takes_no_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
 
     with listening(app) as url, connected(url) as never:
         never.sendall(b"GET /never HTTP/1.0\r\n\r\n")
-        answer = httpx2.get(f"{url}/taken", trust_env=False, timeout=_SECONDS)
+        answer = httpx2.get(f"{url}/taken", verify=False, trust_env=False, timeout=_SECONDS)
         assert answer.content == b"".join(parts)
         until(lambda: len(ended) == 2, _SECONDS, "it is cut off")
         assert len(received(never)) < len(answer.content)
@@ -153,7 +153,9 @@ def test_who_takes_no_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
 def test_slow_clients_hold_nobody_up(url: str) -> None:
     """More of each kind than there are threads, none of which is cut off here."""
     # It is made once, for all.
-    assert httpx2.get(f"{url}/api/v1/openapi.json", trust_env=False, timeout=_SECONDS).is_success
+    assert httpx2.get(
+        f"{url}/api/v1/openapi.json", verify=False, trust_env=False, timeout=_SECONDS
+    ).is_success
     with ExitStack() as clients:
         for number in range(150):
             client = clients.enter_context(connected(url))
@@ -164,7 +166,7 @@ def test_slow_clients_hold_nobody_up(url: str) -> None:
             else:
                 client.sendall(b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
         for path in ("/healthz", "/schedules", "/api/v1/jobs"):
-            answer = httpx2.get(f"{url}{path}", trust_env=False, timeout=_SECONDS)
+            answer = httpx2.get(f"{url}{path}", verify=False, trust_env=False, timeout=_SECONDS)
             assert answer.status_code == HTTPStatus.OK
 
 

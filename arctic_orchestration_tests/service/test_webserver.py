@@ -70,7 +70,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         def answers() -> bool:
             assert process.poll() is None, (home / "log").read_text()
             try:
-                return httpx2.get(f"{made}/server_info", trust_env=False).status_code == 200
+                return (
+                    httpx2.get(f"{made}/server_info", verify=False, trust_env=False).status_code
+                    == 200
+                )
             except httpx2.TransportError:
                 return False
 
@@ -83,7 +86,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def get(url: str, **headers: str) -> httpx2.Response:
-    return httpx2.get(url, headers={**HTML, **headers}, trust_env=False, follow_redirects=True)
+    return httpx2.get(
+        url, headers={**HTML, **headers}, verify=False, trust_env=False, follow_redirects=True
+    )
 
 
 def test_both_are_served(url: str) -> None:
@@ -110,7 +115,9 @@ def test_a_page_is_json_and_a_stream_there_too(url: str) -> None:
     found = get(f"{url}/arctic/schedules/a", Accept="application/json")
     assert found.url.path == f"/arctic{API}/schedules/a"
     assert found.json()["name"] == "a"
-    with httpx2.stream("GET", f"{url}/arctic/jobs", headers=EVENTS, trust_env=False) as answer:
+    with httpx2.stream(
+        "GET", f"{url}/arctic/jobs", headers=EVENTS, verify=False, trust_env=False
+    ) as answer:
         assert next(answer.iter_lines()) == "event: page"
     missing = get(f"{url}/arctic{API}/nowhere")
     assert missing.headers["content-type"] == "application/problem+json"
@@ -122,11 +129,12 @@ def test_a_button_leads_back_to_its_page(url: str) -> None:
         f"{url}/arctic/schedules/a/suspend?location=here",
         data={"confirmed": "yes"},
         headers=FORM,
+        verify=False,
         trust_env=False,
     )
     assert pressed.headers["location"] == "/arctic/schedules/a?location=here"
     form = schedule("b").to_form()
-    made = httpx2.post(f"{url}/arctic{API}/schedules", json=form, trust_env=False)
+    made = httpx2.post(f"{url}/arctic{API}/schedules", json=form, verify=False, trust_env=False)
     assert get(url + made.headers["location"]).json()["name"] == "b"
 
 
