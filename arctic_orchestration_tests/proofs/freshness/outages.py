@@ -140,8 +140,14 @@ def _run(
             note("begun", **request_fields)
             while request.task == "held" and not gate.exists():
                 trusted_until = running.renewal.lease.trusted_until
+                checked_from = time.monotonic()
                 running.check()
-                note("at work", trusted_until=trusted_until, **request_fields)
+                note(
+                    "at work",
+                    trusted_until=trusted_until,
+                    checked_from=checked_from,
+                    **request_fields,
+                )
                 time.sleep(0.05)
             running.publish()
             note("published", **request_fields)
