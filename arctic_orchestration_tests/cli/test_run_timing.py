@@ -4,11 +4,19 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+import pytest
+from dagster import DagsterEvent, DagsterInstance, job
 from dagster import DagsterRunStatus as Status
 
 from arctic_orchestration.schedules.views.stages import stages
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import RunQueue
+
+
+@job
+def nothing() -> None:
+    """Has no steps."""
+
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -46,6 +54,26 @@ def test_the_stages_of_a_run_are_shown(
     shown = arctic("runs", "timing", run.run_id[:8]).out
     assert f"run {run.run_id} of load" in shown
     assert "the run queue chose it" in shown
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_no_rules_are_needed(
+    backend: str,
+    database_url: str,
+    dagster_instance: Callable[[str], DagsterInstance],
+    arctic: Callable[..., Outcome],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is shown stands in events, so Dagster's own coordinator will do."""
+    instance = dagster_instance(backend)
+    monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    run = instance.create_run_for_job(nothing, status=Status.STARTED)
+    ended = DagsterEvent(event_type_value="PIPELINE_SUCCESS", job_name="nothing")
+    instance.report_dagster_event(ended, run_id=run.run_id)
+    shown = json.loads(arctic("runs", "timing", run.run_id, "--json").out)
+    assert shown["run_id"] == run.run_id
+    assert "ended" in [stage["stage"] for stage in shown["stages"]]
 
 
 def test_an_unknown_run_is_refused(

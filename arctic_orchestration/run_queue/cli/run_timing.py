@@ -1,14 +1,15 @@
 """``arctic runs timing``: the duration of each stage between an event and the end of its run."""
 
+from contextlib import closing
 from typing import Annotated
 
 import typer
 
+from arctic_orchestration.console.dagster_instance import opened_instance
 from arctic_orchestration.console.display import Rows, moment, print_json
-from arctic_orchestration.console.state import JsonOption
+from arctic_orchestration.console.state import JsonOption, opened_state
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.quantities import iso
-from arctic_orchestration.run_queue.cli.context import opened_queue
 from arctic_orchestration.run_tags import JOB_TAG
 from arctic_orchestration.schedules.views.stages import moments_of_job, stages
 
@@ -35,12 +36,19 @@ def timing(
 ) -> None:
     """Show how long each stage of a run took."""
     from arctic_orchestration.event_log.run_moments import moments_of_run
+    from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
+    from arctic_orchestration.run_queue.dagster.run_records import record_of
 
-    with opened_queue() as queue:
-        found = queue.record(run).dagster_run
-        moments = moments_of_run(queue.instance, found.run_id)
+    # Any run coordinator will do: what is shown stands in events.
+    with (
+        opened_instance() as instance,
+        opened_state(made_by="Dagster's daemon") as (_, database),
+        closing(QueuedRuns(instance)) as runs,
+    ):
+        found = record_of(instance, runs, run).dagster_run
+        moments = moments_of_run(instance, found.run_id)
         if job := found.tags.get(JOB_TAG):
-            with queue.database.read() as tx:
+            with database.read() as tx:
                 moments |= moments_of_job(tx, job)
     shown = stages(moments)
     total = (shown[-1].at - shown[0].at).total_seconds() if shown else 0.0

@@ -10,11 +10,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from arctic_orchestration.console.dagster_errors import dagster_message
-from arctic_orchestration.errors import ArcticError, ConfigurationError, InvalidInput, NotFound
+from arctic_orchestration.errors import ArcticError, ConfigurationError
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue import levels, pauses, waits
 from arctic_orchestration.run_queue import tags as tagging
 from arctic_orchestration.run_queue.census import QueuedRun
+from arctic_orchestration.run_queue.dagster.run_records import record_of, records_of
 from arctic_orchestration.run_queue.explanation import Outlook, level_of
 from arctic_orchestration.run_queue.gates import Gates
 from arctic_orchestration.run_queue.history import RunSource, take_census
@@ -31,15 +32,11 @@ if TYPE_CHECKING:
     from arctic_orchestration.event_log.runs import RunView
     from arctic_orchestration.run_queue.dagster.queued_runs import Present, QueuedRuns
 
-#: the shortest beginning of a run's id that is accepted
-SHORTEST_PART = 4
 #: A pass is recorded every 30 s; a daemon without a record for this long does not run.
 SILENT = timedelta(minutes=1)
 START_DAEMON = "start it: dagster-daemon run, or dagster dev"
 #: gates that do not depend on other runs
 _EXACT = ("paused", "window")
-#: how many ids a message lists
-_LISTED = 8
 
 
 class Ruled(Protocol):
@@ -217,44 +214,12 @@ class Opened:
         return lines
 
     def record(self, part: str) -> "RunRecord":
-        """Returns the run whose id begins with ``part``.
-
-        Queued and active runs come before ended ones: among many ended runs some ids begin alike.
-
-        Errors:
-            InvalidInput: it is too short, or several runs begin with it.
-            NotFound: there is no such run.
-        """
-        wanted = part.strip()
-        whole = self.records([wanted])
-        if whole:
-            return whole[0]
-        if len(wanted) < SHORTEST_PART:
-            expected = f"a run's id, or the first {SHORTEST_PART} or more characters of it"
-            raise InvalidInput("RUN", part, expected)
-        found: Sequence[str] = self.runs.ids_like(wanted)
-        if not found:
-            ids = self.instance.run_storage.get_run_ids()
-            found = [run_id for run_id in ids if run_id.startswith(wanted)]
-        if not found:
-            raise NotFound(f"Dagster has no run {part} (see: arctic runs list)")
-        if len(found) > 1:
-            shown = ", ".join(found[:_LISTED]) + (" and more" if len(found) > _LISTED else "")
-            expected = f"more of an id; several runs begin with it: {shown}"
-            raise InvalidInput("RUN", part, expected)
-        records = self.records(found)
-        if not records:
-            raise NotFound(f"run {found[0]} was deleted just now")
-        return records[0]
+        """Returns the run whose id begins with ``part``, see :func:`record_of`."""
+        return record_of(self.instance, self.runs, part)
 
     def records(self, run_ids: Sequence[str]) -> "Sequence[RunRecord]":
         """Returns the runs with these ids, in no order; missing ones are left out."""
-        from dagster import RunsFilter
-
-        # For Dagster an empty list of ids means all runs.
-        if not run_ids:
-            return []
-        return self.instance.get_run_records(RunsFilter(run_ids=list(run_ids)))
+        return records_of(self.instance, run_ids)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
