@@ -104,7 +104,7 @@ def _plant_runs(tx: sa.Connection) -> None:
     (pause,) = pauses.manual_pauses(tx, "default")
     paused = Wait(gate=f"paused:queue:low:{pause.at}", reason=pause.text)
     backfill = {f"backfill of 2013-{month:02}": paused for month in range(1, 13)}
-    waits.note(tx, "default", backfill, at(6 * _MINUTE))
+    waits.note(tx, "default", backfill, at(6 * _MINUTE), dict.fromkeys(backfill, "backfill"))
     waits.note_pass(tx, "default", _NOW - timedelta(seconds=2), None)
 
 
