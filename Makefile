@@ -18,7 +18,7 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	[ -e $(STAMP) ] || { $(call INSTALL,all); }
 	touch $@
 
-.PHONY: demo dev test proof check format bench-cli bench-loading bench-latency bench-dispatch bench-simulation bench-partitions bench-queue bench-compaction bench-freshness bench-service bench-warm-spark screenshots lock clean
+.PHONY: demo dev docs test proof check format bench-cli bench-loading bench-latency bench-dispatch bench-simulation bench-partitions bench-queue bench-compaction bench-freshness bench-service bench-warm-spark screenshots lock clean
 
 # uv installs in a fraction of pip's time; where it cannot (an index that only pip is configured
 # for), pip does.
@@ -104,6 +104,11 @@ bench-warm-spark: $(STAMP)  ## from a process to Spark's first result: cold, ove
 screenshots: $(STAMP)  ## the pictures of README and docs, taken from the demo's instance
 	sh tools/ensure_chromium
 	$(BIN)/python tools/screenshots.py
+
+docs: $(STAMP)  ## the documentation as a site, build/site; a broken link fails
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m tools.site_pages build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
 
 lock: $(STAMP)  ## constraints.txt anew, for all supported Pythons
 	$(BIN)/uv pip compile --universal --python-version 3.11 --all-extras --upgrade \

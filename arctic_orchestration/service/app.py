@@ -113,7 +113,7 @@ def create_app(settings: Settings, database: Database, rules: AccessRules) -> Fa
     app.add_middleware(Guard, loopback=rules.loopback)
     problems.install(app)
     app.router.routes += _routes()
-    app.openapi = _openapi  # type: ignore[method-assign]
+    app.openapi = api_description  # type: ignore[method-assign]
     return app
 
 
@@ -156,7 +156,8 @@ def without_scope(routes: Sequence[BaseRoute]) -> list[str]:
 
 
 @cache
-def _openapi() -> dict[str, Any]:
+def api_description() -> dict[str, Any]:
+    """Returns the OpenAPI document of the API; all applications of a process share it."""
     document = get_openapi(
         title=_TITLE,
         version="1",
