@@ -1,9 +1,9 @@
 """What Dagster's storages do for each operation, done once in a process.
 
-For each run that they read, they ask the database for the columns of the table: of databases that
-are younger than the test process, the answer is known. For each operation on SQLite, they build an
-engine and look at the database's settings. That was a sixth of what tests with an instance cost.
-Connections are opened and closed as ever.
+For each run and sensor that they read, they ask the database for its tables and their columns: of
+databases that are younger than the test process, the answer is known. For each operation on
+SQLite, they build an engine and look at the database's settings. That was a sixth of what tests
+with an instance cost. Connections are opened and closed as ever.
 """
 
 import functools
@@ -12,12 +12,14 @@ from typing import Any
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs import sql_run_storage
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
+from dagster._core.storage.schedules import sql_schedule_storage
 from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
 from sqlalchemy import Engine
 
 _COLUMNS = (
     "has_run_stats_index_cols", "has_bulk_actions_selector_cols", "has_backfill_id_column",
 )  # fmt: skip
+_TABLES = ("has_instigators_table", "_has_instigators_table")
 _ENGINES = 500
 
 
@@ -25,13 +27,15 @@ def put_in_place() -> None:
     """From here on, in this process and in those that are forked from it."""
     for name in _COLUMNS:
         setattr(sql_run_storage.SqlRunStorage, name, _newest)
+    for name in _TABLES:
+        setattr(sql_schedule_storage.SqlScheduleStorage, name, _newest)
     for module in (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage):
         built = module.create_engine
         if not hasattr(built, "cache_clear"):
             module.create_engine = _built_once(built)  # type: ignore[attr-defined]
 
 
-def _newest(_storage: sql_run_storage.SqlRunStorage) -> bool:
+def _newest(*_: object) -> bool:
     return True
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from arctic_orchestration import postgres_connections
+from arctic_orchestration_tests import open_files
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs import crash_points, forked_runs
 from arctic_orchestration_tests.proofs.coordinator import shifted_time
@@ -26,17 +26,21 @@ CODE_SERVER, DAEMON, SERVICE = "code_server", "daemon", "service"
 HERE = "here"
 _HERE = "arctic_orchestration_tests.proofs"
 _START_SECONDS = 60
+#: Most conditions are queries: one that does not come soon is looked at half as often.
+_SOON_SECONDS = 1
+_POLL_SECONDS = 0.05
 #: after which a run that was to start is given up
 _GIVEN_UP_SECONDS = 5
 
 
 def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
     """Returns when the condition holds; fails when it does not within ``seconds``."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.05)
+        time.sleep(_POLL_SECONDS if waited < _SOON_SECONDS else 2 * _POLL_SECONDS)
 
 
 def free_port() -> int:
@@ -185,8 +189,7 @@ def _be(
     os.chdir(environment["DAGSTER_HOME"])
     if role == CODE_SERVER:
         forked_runs.put_in_place()
-    # Otherwise most of the time of a proof on Postgres is that of opening connections.
-    postgres_connections.reuse_in_process()
+    open_files.put_in_place()
     if shifted_time.FILE in environment:
         shifted_time.put_in_place(Path(environment[shifted_time.FILE]))
     if role == SERVICE:

@@ -7,7 +7,7 @@ description lacks.
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
@@ -19,6 +19,8 @@ from schemathesis.checks import CHECKS
 from schemathesis.core.failures import FailureGroup
 from starlette.testclient import TestClient
 
+from arctic_orchestration import postgres_connections
+from arctic_orchestration.dagster_internals import create_postgres_engine, replace_engine_factory
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.schedules.views.locations import ListedLocation
@@ -159,9 +161,17 @@ async def at_once(*_: Any) -> bool:
     return False
 
 
+@pytest.fixture
+def reused(instance: object) -> Iterator[None]:
+    """Requests make instances like this one, each of which would open its own connections."""
+    postgres_connections.reuse_in_process()
+    yield
+    replace_engine_factory(create_postgres_engine)
+
+
 @pytest.mark.proof
 @pytest.mark.timeout(3_600)
-@pytest.mark.usefixtures("instance")
+@pytest.mark.usefixtures("reused")
 def test_no_request_breaks_the_service(
     api: MakeApi,
     database: Database,

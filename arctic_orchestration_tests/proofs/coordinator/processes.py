@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import yaml
 
-from arctic_orchestration import postgres_connections
+from arctic_orchestration_tests import open_files
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs import forked_runs, quick_passes
 from arctic_orchestration_tests.proofs.coordinator import shifted_time
@@ -110,8 +110,7 @@ def _be(role: str, home: str, port: int, environment: dict[str, str], log: str) 
     os.chdir(home)
     if role == CODE_SERVER:
         forked_runs.put_in_place()
-    # Otherwise most of the time of a proof on Postgres is that of opening connections.
-    postgres_connections.reuse_in_process()
+    open_files.put_in_place()
     shifted_time.put_in_place(Path(environment[shifted_time.FILE]))
     address = ["--host", "127.0.0.1", "--port", str(port)]
     if role == DAEMON:

@@ -14,6 +14,7 @@ from dagster._core.utils import make_new_run_id
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 
+from arctic_orchestration import postgres_connections
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.proofs.coordinator.jobs_of_proofs import end_marker
 from arctic_orchestration_tests.proofs.coordinator.processes import (
@@ -84,6 +85,7 @@ class RunQueue:
         self.processes = QueueProcesses(home, database_url, offset, quick=quick)
         self.processes.start(CODE_SERVER)
         self.instance = DagsterInstance.from_config(str(home))
+        postgres_connections.reuse_in_instance(self.instance)
         target = WorkspaceFileTarget([str(home / "workspace.yaml")])
         self._workspace = WorkspaceProcessContext(self.instance, target)
 
