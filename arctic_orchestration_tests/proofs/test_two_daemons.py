@@ -24,10 +24,11 @@ pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
 #: that arrive: each is a job of its own, and some are counted together in another one
-PARTITIONS = 1000 if FULL else 24
+PARTITIONS = 1000 if FULL else 16
 #: in one replacement of a daemon
 OF_A_ROUND = 50 if FULL else 8
-#: at which a daemon is killed beside its successor, again and again in this order
+#: at which a daemon is killed beside its successor, again and again in this order; on Postgres it
+#: begins in the middle, so that each comes in the small size, too
 KILLED_AT = ("RUN_CREATED", "RUN_IDS_RESERVED", "RUN_LAUNCHED", "REPLIED")
 ROUNDS = PARTITIONS // OF_A_ROUND
 _SECONDS = 1800 if FULL else 300
@@ -191,7 +192,8 @@ def test_a_daemon_that_is_killed_beside_its_successor_makes_no_second_run(
     """A rolling restart that ends the old daemon by SIGKILL, in the middle of a tick."""
     here = lake(**{crash_points.LEASE_SECONDS: _LEASE_SECONDS})
     began = time.monotonic()
-    for round in range(ROUNDS):
+    first = 0 if backend == "sqlite" else len(KILLED_AT) // 2
+    for round in range(first, first + ROUNDS):
         old, point = here.daemon, KILLED_AT[round % len(KILLED_AT)]
         here.add_daemon()
         here.processes.arm(point, of=old.pid)
