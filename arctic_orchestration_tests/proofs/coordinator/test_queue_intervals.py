@@ -12,8 +12,10 @@ pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 
 SECONDS = 60 if FULL else 4
 INTERVALS = {"calm": {"duration": f"{SECONDS}s", "match": [{"job": "rollup"}, {"job": "report"}]}}
-#: the daemon looks once a second
-_LATE = 5
+#: longer than a slow machine needs to begin a run that nothing holds
+LONG = {"calm": {**INTERVALS["calm"], "duration": "600s"}}
+#: A minute shows that it is a pass; in the small size a slow machine may need as long for one.
+_LATE = 5 if FULL else 60
 
 
 def test_the_second_run_starts_an_interval_after_the_end_of_the_first(
@@ -29,7 +31,7 @@ def test_the_second_run_starts_an_interval_after_the_end_of_the_first(
     assert queue.is_queued(second)
 
     queue.finish(first)
-    queue.wait_until_begun(second, SECONDS + 20)
+    queue.wait_until_begun(second, SECONDS + 60)
     ended, begun = queue.places([first, second])
     assert ended.ended_at is not None
     rested = begun.begun_at - ended.ended_at
@@ -41,7 +43,7 @@ def test_after_a_failure_the_interval_counts_from_the_last_success(
     run_queue: Callable[..., RunQueue],
 ) -> None:
     """A failed run starts no rest of its own, but nothing starts beside it."""
-    queue = run_queue(intervals=INTERVALS, max_concurrent_runs=20)
+    queue = run_queue(intervals=LONG, max_concurrent_runs=20)
     first, second = queue.submit("rollup"), queue.submit("rollup")
     queue.wait_until_begun(first)
     queue.let_pass()
@@ -50,7 +52,7 @@ def test_after_a_failure_the_interval_counts_from_the_last_success(
     queue.wait_until_begun(second)
     ended, begun = queue.places([first, second])
     assert ended.ended_at is not None
-    assert 0 <= begun.begun_at - ended.ended_at < min(SECONDS, _LATE)
+    assert ended.ended_at <= begun.begun_at
 
 
 def test_dagsters_own_coordinator_starts_both_at_once(

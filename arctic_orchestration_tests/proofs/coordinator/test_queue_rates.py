@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 
 LIMIT, SECONDS, COUNT = (10, 60, 25) if FULL else (3, 4, 8)
 RATES = {"api": {"limit": LIMIT, "per": f"{SECONDS}s", "match": {"job": "load"}}}
-#: the daemon looks once a second
-_LATE = 5
+#: A minute shows that it is a pass; in the small size a slow machine may need as long for one.
+_LATE = 5 if FULL else 60
 
 
 def start_all(queue: RunQueue, count: int) -> list[Held]:
@@ -53,7 +53,7 @@ def test_a_daemon_that_starts_again_knows_what_was_started(
     queue.wait(lambda: len(queue.begun(runs)) == LIMIT, "the first starts")
     queue.kill_daemon()
     queue.start_daemon()
-    queue.wait(lambda: len(queue.begun(runs)) == 2 * LIMIT, "the rest", SECONDS + 20)
+    queue.wait(lambda: len(queue.begun(runs)) == 2 * LIMIT, "the rest", SECONDS + 60)
     assert most_begun_within(queue.places(runs), SECONDS) == LIMIT
 
 
