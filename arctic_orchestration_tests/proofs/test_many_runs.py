@@ -42,7 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostedPla
     with tempfile.TemporaryDirectory(prefix="runs") as folder:
         monkeypatch.setenv("TMPDIR", folder)
         monkeypatch.setattr(tempfile, "tempdir", None)
-        with hosted_place(tmp_path, CODE) as made:
+        with hosted_place(tmp_path, CODE, interpreters=True) as made:
             yield made
 
 

@@ -9,13 +9,12 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import dagster as dg
@@ -26,8 +25,18 @@ import yaml
 
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs, locations
-from arctic_orchestration_tests.proofs.dagster_processes import free_port, until
+from arctic_orchestration_tests import open_files
+from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.proofs import forked_runs
+from arctic_orchestration_tests.proofs.dagster_processes import (
+    CODE_SERVER,
+    DAEMON,
+    end_with_the_parent,
+    free_port,
+    until,
+)
 from arctic_orchestration_tests.proofs.lake_of_warm_runs import JVMS, NOTES
+from arctic_orchestration_tests.run_launcher import forked_hosts
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(10_800)]
 
@@ -41,7 +50,6 @@ _LOOK_SECONDS = 5
 #: for a JVM, which may have to start
 _JVM_SECONDS = 120
 _MODULE = "arctic_orchestration_tests.proofs.lake_of_warm_runs"
-_HOST = "arctic_orchestration.run_launcher.host"
 #: what the daemon does before it begins: give each job a second run, as one that was given up
 _TWICE = """
 from dagster._core.launcher import LaunchRunContext
@@ -62,7 +70,6 @@ _UNCLAIMED = """
 from arctic_orchestration.run_launcher import launcher
 launcher.claims_its_job = lambda run: False
 """
-_DAEMON = "from dagster._daemon.cli import cli; cli(['run', '-w', 'workspace.yaml'])"
 
 
 class WarmLake:
@@ -112,25 +119,16 @@ class WarmLake:
         workspace = {"load_from": [{"grpc_server": server}]}
         (self.home / "workspace.yaml").write_text(yaml.safe_dump(workspace))
         self.announced: list[str] = []
-        self.server = self._start_server()
-        self.daemon = self._start_daemon()
+        self.server = self._start(CODE_SERVER)
+        self.daemon = self._start(DAEMON)
         until(self._has_ticked, _SECONDS, "the first tick")
 
-    def _start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
-        with (self.home / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, *command],
-                cwd=self.home, env=self.environment, stdout=log, stderr=log,
-            )  # fmt: skip
-
-    def _start_server(self) -> subprocess.Popen[bytes]:
-        return self._start(
-            "code_server", "-m", "dagster", "api", "grpc", "-m", _MODULE, "--host", "127.0.0.1",
-            "--port", str(self._port), "--location-name", "warm",
-        )  # fmt: skip
-
-    def _start_daemon(self) -> subprocess.Popen[bytes]:
-        return self._start("daemon", "-c", f"{self._patches}\n{_DAEMON}")
+    def _start(self, role: str) -> BaseProcess:
+        process = forkserver().Process(
+            target=_be, args=(role, self._port, self.environment, str(self.home), self._patches)
+        )
+        process.start()
+        return process
 
     def _has_ticked(self) -> bool:
         with self.database.read() as tx:
@@ -172,32 +170,30 @@ class WarmLake:
     def _is_run(self, process: psutil.Process) -> bool:
         try:
             parent = process.parent()
-            return parent is not None and _HOST in parent.cmdline()
+            return parent is not None and parent.name() == forked_hosts.NAME
         except psutil.Error:
             return True
 
     def _of_this_lake(self) -> list[psutil.Process]:
         found = []
-        for process in psutil.process_iter():
-            try:
-                if _HOST in process.cmdline():
-                    environment = process.environ()
-                    if environment.get("ARCTIC_RUN_HOSTS") == str(self.sockets):
-                        found.append(process)
-            except psutil.Error:
-                continue
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError, psutil.Error):
+                is_here = os.readlink(process / "cwd") == str(self.home)
+                if is_here and (process / "comm").read_text().strip() == forked_hosts.NAME:
+                    found.append(psutil.Process(int(process.name)))
         return found
 
     def kill(self, what: str, how: int) -> bool:
         """Kills or stops one process; a daemon and a code server are started again."""
         if what in ("daemon", "server"):
             process = self.daemon if what == "daemon" else self.server
-            process.send_signal(how)
-            process.wait()
+            assert process.pid is not None
+            os.kill(process.pid, how)
+            process.join()
             if what == "daemon":
-                self.daemon = self._start_daemon()
+                self.daemon = self._start(DAEMON)
             else:
-                self.server = self._start_server()
+                self.server = self._start(CODE_SERVER)
             return True
         if what == "backend":
             with self.database.begin() as tx:
@@ -253,12 +249,36 @@ class WarmLake:
     def end(self) -> None:
         for process in (self.daemon, self.server):
             process.kill()
-            process.wait()
+            process.join()
         for left in self._of_this_lake():
             with suppress(psutil.Error):
                 left.kill()
         self.database.close()
         shutil.rmtree(self.sockets, ignore_errors=True)
+
+
+def _be(role: str, port: int, environment: dict[str, str], home: str, patches: str) -> None:
+    end_with_the_parent()
+    with open(f"{home}/{role}.log", "ab") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(home)
+    # Forks its hosts, or the processes of runs that no host executes.
+    forked_runs.put_in_place()
+    open_files.put_in_place()
+    if role == DAEMON:
+        from dagster._daemon.cli import cli
+
+        forked_hosts.hosts_are_forked(lambda server: environment).start()
+        exec(patches, {})
+        cli(["run", "-w", "workspace.yaml"])
+    else:
+        from dagster._cli.api import api_cli
+
+        api_cli(["grpc", "-m", _MODULE, "--host", "127.0.0.1", "--port", str(port),
+                 "--location-name", "warm"])  # fmt: skip
 
 
 def found_soon(look: Callable[[], list[psutil.Process]], seconds: float) -> list[psutil.Process]:

@@ -15,8 +15,13 @@ from dagster._core.remote_representation.code_location import CodeLocation
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import PythonFileTarget
 
+from arctic_orchestration import postgres_connections
 from arctic_orchestration.run_launcher import messages
 from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.run_launcher.forked_hosts import (
+    forks_in_place,
+    interpreters_in_place,
+)
 from arctic_orchestration_tests.templates import write_dagster_yaml
 
 LOCATION = "hosted"
@@ -61,6 +66,7 @@ class HostedPlace:
         )
         self.home = home
         self.instance = dg.DagsterInstance.from_config(str(home))
+        postgres_connections.reuse_in_instance(self.instance)
         self.workspace = self._load()
 
     def _load(self) -> WorkspaceProcessContext:
@@ -137,7 +143,8 @@ class HostedPlace:
         return [
             answer
             for answer in messages.call_all({"do": "status"}, 10)
-            if answer["location"] == LOCATION
+            # A host that is just ending answers so.
+            if answer.get("location") == LOCATION
         ]
 
     def close(self) -> None:
@@ -156,20 +163,30 @@ _ENDED = (
 
 @contextmanager
 def hosted_place(
-    folder: Path, code: str, database: tuple[PostgresServer, str] | None = None, **config: Any
+    folder: Path,
+    code: str,
+    database: tuple[PostgresServer, str] | None = None,
+    *,
+    interpreters: bool = False,
+    **config: Any,
 ) -> Iterator[HostedPlace]:
-    """A place whose hosts have a folder of their own for their sockets, and end with it."""
+    """A place whose hosts have a folder of their own for their sockets, and end with it.
+
+    Args:
+        interpreters: its code servers and hosts are started as they are outside of tests.
+    """
     # The path of a socket is short; that of a test's folder is not.
     sockets = tempfile.mkdtemp(prefix="hosts-")
     before = os.environ.get("ARCTIC_RUN_HOSTS")
     os.environ["ARCTIC_RUN_HOSTS"] = sockets
-    place = HostedPlace(folder, code, config, database)
-    try:
-        yield place
-    finally:
-        place.close()
-        shutil.rmtree(sockets, ignore_errors=True)
-        if before is None:
-            del os.environ["ARCTIC_RUN_HOSTS"]
-        else:
-            os.environ["ARCTIC_RUN_HOSTS"] = before
+    with interpreters_in_place() if interpreters else forks_in_place():
+        place = HostedPlace(folder, code, config, database)
+        try:
+            yield place
+        finally:
+            place.close()
+            shutil.rmtree(sockets, ignore_errors=True)
+            if before is None:
+                del os.environ["ARCTIC_RUN_HOSTS"]
+            else:
+                os.environ["ARCTIC_RUN_HOSTS"] = before

@@ -33,7 +33,7 @@ def test_a_run_has_two_connections_at_most_and_leaves_none(
 ) -> None:
     name = "connections_of_runs"
     postgres_server.create_database(name)
-    with hosted_place(tmp_path, CODE, (postgres_server, name)) as place:
+    with hosted_place(tmp_path, CODE, (postgres_server, name), interpreters=True) as place:
         place.run()
         counts = []
         run_id = place.create()

@@ -195,7 +195,7 @@ def test_a_code_server_with_another_temporary_folder_is_served(
 
 def test_code_that_leaves_a_thread_running_leaves_no_process(make: Make) -> None:
     place = make(CODE + "\nthreading.Thread(target=time.sleep, args=(60,)).start()\n",
-                 start_timeout="60s")  # fmt: skip
+                 interpreters=True, start_timeout="60s")  # fmt: skip
     before = _host_processes()
     run = place.run()
     assert "importing its code starts threads" in place.messages(run.run_id)

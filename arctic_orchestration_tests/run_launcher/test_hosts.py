@@ -81,7 +81,8 @@ CODE = dedent("""
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostedPlace]:
-    with hosted_place(tmp_path_factory.mktemp("h"), CODE) as made:
+    """Its processes are new interpreters, as they are outside of tests."""
+    with hosted_place(tmp_path_factory.mktemp("h"), CODE, interpreters=True) as made:
         yield made
 
 
@@ -312,7 +313,8 @@ def test_a_host_has_the_environment_of_the_code_server(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what ``.env`` beside the code says, and its working directory."""
-    place = make(CODE.replace("VERSION = 1", "VERSION = os.environ.get('OF_THE_FILE')"))
+    code = CODE.replace("VERSION = 1", "VERSION = os.environ.get('OF_THE_FILE')")
+    place = make(code, interpreters=True)
     (place.folder / ".env").write_text("OF_THE_FILE=yes\n")
     # The code server begins where whoever starts it is.
     monkeypatch.chdir(place.folder)

@@ -84,7 +84,8 @@ CODE = dedent("""
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostedPlace]:
-    with hosted_place(tmp_path_factory.mktemp("w"), CODE, spark={"sessions": 2}) as made:
+    folder = tmp_path_factory.mktemp("w")
+    with hosted_place(folder, CODE, interpreters=True, spark={"sessions": 2}) as made:
         yield made
 
 
