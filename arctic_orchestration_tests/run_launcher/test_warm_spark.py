@@ -167,7 +167,8 @@ def keepers(place: HostedPlace) -> list[int]:
 
 def test_a_jvm_that_was_stopped_is_given_up(tmp_path: Path) -> None:
     """By the run that is about to get it, and when it does not come back from that one."""
-    with hosted_place(tmp_path, CODE + _IMPATIENT, spark={"sessions": 1}) as place:
+    code = CODE + _IMPATIENT
+    with hosted_place(tmp_path, code, interpreters=True, spark={"sessions": 1}) as place:
         stopped = note(place)["jvm"]
         until(lambda: place.hosts()[0]["runs"] == {}, "the run has given its JVM back")
         until(lambda: place.hosts()[0]["spark"][0]["ready"], "the JVM can be lent again")
