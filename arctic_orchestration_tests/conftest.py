@@ -23,7 +23,7 @@ from arctic_orchestration_tests.lake.sessions import FAST, FAST_JVM
 from arctic_orchestration_tests.one_spark import OneSpark, uses_spark
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
 from arctic_orchestration_tests.scratch import scratch_directory
-from arctic_orchestration_tests.templates import Templates
+from arctic_orchestration_tests.templates import Templates, forget_connections
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,6 +132,9 @@ def _read_and_compiled_once() -> None:
     migration_scripts.remember()
     compiled_once.put_in_place()
     dagster_once.put_in_place()
+    # Commands and requests find their instance themselves; on Postgres, most of what theirs costs
+    # is opening connections.
+    postgres_connections.reuse_in_process()
 
 
 @pytest.fixture(scope="session")
@@ -251,10 +254,5 @@ def dagster_instance(
     for instance in made:
         instance.dispose()
     for server, name in databases:
-        _forget_connections(server.url(name))
+        forget_connections(name)
         server.drop_database(name)
-
-
-def _forget_connections(url: str) -> None:
-    if url in postgres_connections._engines:
-        postgres_connections._engines.pop(url).dispose()

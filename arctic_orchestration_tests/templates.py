@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 from dagster import DagsterInstance
 
+from arctic_orchestration import postgres_connections
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.postgres import PostgresServer
 
@@ -60,10 +61,18 @@ class Templates:
             first.mkdir()
             write_dagster_yaml(first, server=server, database_name=template)
             DagsterInstance.from_config(str(first)).dispose()
+            # A database that is connected to cannot be copied.
+            forget_connections(template)
             self._made[f"dagster database {server.port}"] = template
         server.create_database(name, template=str(template))
         home.mkdir()
         write_dagster_yaml(home, server=server, database_name=name)
+
+
+def forget_connections(name: str) -> None:
+    """Closes the connections that this process keeps to a database of Dagster's, by its name."""
+    for url in [url for url in postgres_connections._engines if url.endswith(f"/{name}")]:
+        postgres_connections._engines.pop(url).dispose()
 
 
 def _migrate(url: str) -> None:
