@@ -2,17 +2,22 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.cli.doctor.command import examine
 from arctic_orchestration.console.findings import BAD
+from arctic_orchestration.state import migrations
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 from arctic_orchestration.state.migrations import VERSION_TABLE
 from arctic_orchestration.state.tables import schema_upgrades
 from arctic_orchestration_tests.cli.conftest import Outcome
+
+VERSIONS = Path(migrations.__file__).parent / "versions"
 
 
 def test_an_upgrade_makes_the_schema_and_says_from_what(
@@ -29,6 +34,30 @@ def test_an_upgrade_makes_the_schema_and_says_from_what(
     assert again.out.endswith(f" is at revision {SCHEMA_REVISION} already\n")
     document = json.loads(arctic("db", "upgrade", "--json").out)
     assert (document["before"], document["revision"]) == (SCHEMA_REVISION, SCHEMA_REVISION)
+
+
+def test_a_dry_run_lists_what_would_run_and_changes_nothing(
+    empty_url: str, arctic: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All files of migrations for an empty database; from a revision on, those after it."""
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", empty_url)
+    numbers = sorted(file.name[1:5] for file in VERSIONS.glob("v0*.py"))
+    first = json.loads(arctic("db", "upgrade", "--dry-run", "--json").out)
+    assert [one["revision"] for one in first["migrations"]] == numbers
+    assert (first["before"], first["dry_run"]) == (None, True)
+    file = sa.make_url(empty_url).database if empty_url.startswith("sqlite") else None
+    assert file is None or not Path(file).exists()
+    with closing(Database(empty_url)) as database:
+        assert database.revision() is None
+        database.upgrade()
+        with database.begin() as tx:
+            tx.execute(sa.text(f"update {VERSION_TABLE} set version_num = '{numbers[-3]}'"))
+    shown = arctic("db", "upgrade", "--dry-run").out
+    assert f"{numbers[-3]} → {numbers[-1]} would run" in shown
+    assert "What a queued run runs, so that people need not know its id." in shown
+    assert numbers[-4] not in shown
+    with closing(Database(empty_url)) as database:
+        assert database.revision() == numbers[-3]
 
 
 @pytest.mark.parametrize(

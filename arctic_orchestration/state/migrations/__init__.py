@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 VERSION_TABLE = "arctic_alembic_version"
 
 
-def configuration(connection: sa.Connection) -> "Config":
-    """Returns Alembic's configuration for an open transaction."""
+def configuration(connection: sa.Connection | None = None) -> "Config":
+    """Returns Alembic's configuration, for an open transaction or for the scripts alone."""
     # Imported here: an up-to-date schema, the usual case, needs no Alembic.
     from alembic.config import Config
 
@@ -28,3 +28,12 @@ def upgrade(connection: sa.Connection) -> None:
     from alembic import command
 
     command.upgrade(configuration(connection), "head")
+
+
+def missing(revision: str | None) -> list[tuple[str, str]]:
+    """Returns the migrations after a revision, oldest first: their revisions and what they do."""
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory.from_config(configuration())
+    found = scripts.iterate_revisions("head", revision or "base")
+    return [(script.revision, script.doc) for script in found][::-1]
