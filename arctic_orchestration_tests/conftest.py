@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from arctic_orchestration import migration_scripts, postgres_connections
-from arctic_orchestration_tests import compiled_once, dagster_once, without_fsync
+from arctic_orchestration_tests import compiled_once, dagster_once, iceberg_once, without_fsync
 from arctic_orchestration_tests.lake.class_archive import OPTIONS, ClassArchive
 from arctic_orchestration_tests.lake.sessions import FAST, FAST_JVM
 from arctic_orchestration_tests.one_spark import OneSpark, uses_spark
@@ -132,6 +132,7 @@ def _read_and_compiled_once() -> None:
     migration_scripts.remember()
     compiled_once.put_in_place()
     dagster_once.put_in_place()
+    iceberg_once.put_in_place()
     # Commands and requests find their instance themselves; on Postgres, most of what theirs costs
     # is opening connections.
     postgres_connections.reuse_in_process()
