@@ -1,5 +1,11 @@
 """Spark settings that start fast; a test lasts seconds, and the best code is compiled later."""
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 FAST = {
@@ -10,3 +16,28 @@ FAST = {
     "spark.default.parallelism": "2",
     "spark.log.level": "ERROR",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningJvm:
+    """The JVM of a session, in which other processes may have sessions of their own.
+
+    That costs them half a second in place of five. It outlives them.
+    """
+
+    port: int
+    token: str
+    pid: int
+
+    @classmethod
+    def of(cls, spark: "SparkSession") -> Self:
+        context: Any = spark.sparkContext
+        gateway = context._gateway.gateway_parameters
+        pid = context._jvm.java.lang.ProcessHandle.current().pid()
+        return cls(port=gateway.port, token=gateway.auth_token, pid=pid)
+
+    def session(self) -> "SparkSession":
+        """A session of this process, which has none yet."""
+        from arctic_orchestration.lake.session_source import attach
+
+        return attach(self.port, self.token)

@@ -8,7 +8,8 @@
         worker.was_killed()
 
 They are forked from a server that has everything loaded but Spark, which each worker starts for
-itself: its JVM ends when it does. What they say is in files, so that it outlives them.
+itself, unless it is given a JVM: its own ends when it does. What they say is in files, so that it
+outlives them.
 """
 
 import json
@@ -41,7 +42,7 @@ from arctic_orchestration.lake.merging.strategy import Way
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.lake.sessions import FAST
+from arctic_orchestration_tests.lake.sessions import FAST, RunningJvm
 from arctic_orchestration_tests.proofs import crash_points
 from arctic_orchestration_tests.proofs.compaction import steps
 from arctic_orchestration_tests.proofs.compaction.sizes import GRACE, LIFE, SECONDS
@@ -60,7 +61,9 @@ class How:
     life: timedelta = LIFE
     grace: timedelta = GRACE
     parallelism: int = 1
-    #: of Spark, beside what lets it start fast
+    #: none: the worker starts one
+    jvm: RunningJvm | None = None
+    #: of a Spark that it starts, beside what lets it start fast
     master: str = "local[2]"
     conf: Mapping[str, str] = field(default_factory=dict)
     #: none: whichever is right for the files
@@ -240,7 +243,10 @@ def _work(process: _Process) -> None:
         process.say(event.what.value, task=event.claim.task.id, text=event.text)
 
     how = process.how
-    spark = spark_session(process.settings, {**FAST, **how.conf})
+    if how.jvm is None:
+        spark = spark_session(process.settings, {**FAST, **how.conf})
+    else:
+        spark = how.jvm.session()
     worker = Worker(
         DatabaseSource(process.database, process.catalog, life=how.life),
         partial(merge, spark, way=how.way, engine=how.engine),

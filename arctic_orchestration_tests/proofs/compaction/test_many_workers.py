@@ -1,14 +1,18 @@
 """Proof: several worker processes share the tasks of one table, and each is done once.
 
-``ARCTIC_PROOF=full`` has four workers of two tasks at once and 96 tasks, by default two and 12.
+``ARCTIC_PROOF=full`` has four workers of two tasks at once and 96 tasks, by default two and 12, in
+one JVM. That one stands until all workers have as many tasks as they take: else the first of them
+might have done all when the second one looks.
 """
 
 import time
 from collections import Counter
 from datetime import datetime
 
+import psutil
 import pytest
 from pyiceberg.catalog import Catalog
+from pyspark.sql import SparkSession
 
 from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.queue import task_store
@@ -17,6 +21,7 @@ from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState
 from arctic_orchestration.compaction.work.worker import What
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import offered, rows_of, table_of
+from arctic_orchestration_tests.lake.sessions import RunningJvm
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
 from arctic_orchestration_tests.proofs.compaction.sizes import FULL, LONG, SECONDS
 from arctic_orchestration_tests.proofs.dagster_processes import until
@@ -28,25 +33,32 @@ FILES_OF_A_TASK = 2
 
 
 def test_each_task_is_done_once_and_several_at_a_time(
-    state: Database, catalog: Catalog, crew: Crew
+    state: Database, catalog: Catalog, crew: Crew, classic_spark: SparkSession
 ) -> None:
     """All workers take part, at the same time, and no two of them in one task."""
+    jvm = RunningJvm.of(classic_spark)
     table = table_of(catalog, files=TASKS * FILES_OF_A_TASK)
     before = rows_of(table)
-    how = How(life=LONG, parallelism=PARALLELISM)
+    how = How(life=LONG, parallelism=PARALLELISM, jvm=None if FULL else jvm)
     workers = [crew.start(WORKER, how) for _ in range(WORKERS)]
     for worker in workers:
         worker.reports("ready")
     began = time.monotonic()
-    assert len(offered(state, table, at_once=FILES_OF_A_TASK).taken) == TASKS
 
-    def merged() -> list[str]:
-        return [one["task"] for worker in workers for one in worker.events_of(What.MERGED)]
+    def tasks_of(what: What) -> list[str]:
+        return [one["task"] for worker in workers for one in worker.events_of(what)]
 
+    psutil.Process(jvm.pid).suspend()
+    try:
+        assert len(offered(state, table, at_once=FILES_OF_A_TASK).taken) == TASKS
+        at_once = WORKERS * PARALLELISM
+        until(lambda: len(tasks_of(What.CLAIMED)) >= at_once, SECONDS, "all workers have tasks")
+    finally:
+        psutil.Process(jvm.pid).resume()
     # They say so when the database has it.
-    until(lambda: len(merged()) >= TASKS, SECONDS, "all tasks are merged")
+    until(lambda: len(tasks_of(What.MERGED)) >= TASKS, SECONDS, "all tasks are merged")
     seconds = time.monotonic() - began
-    done = Counter(merged())
+    done = Counter(tasks_of(What.MERGED))
     with state.read() as tx:
         tasks = task_store.tasks(tx)
         made = [attempt for task in tasks for attempt in attempt_lookup.attempts_of(tx, task.id)]

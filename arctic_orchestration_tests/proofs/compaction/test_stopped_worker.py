@@ -1,7 +1,9 @@
 """Proof: who is stopped for longer than its lease, and goes on, changes nothing any more.
 
 Real processes get SIGSTOP at a step, their leases end by the database's time, which alone decides,
-another process does their work, and they get SIGCONT.
+another process does their work, and they get SIGCONT. A worker that is stopped after its merge has
+the JVM of the test. With ``ARCTIC_PROOF=full`` each has its own, and one is stopped in the middle
+of its merge on Postgres, too.
 """
 
 import signal
@@ -34,6 +36,7 @@ from arctic_orchestration.state.compaction_tables import compaction_attempts, co
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.compaction.small_lake import Merging, offered, rows_of, table_of
+from arctic_orchestration_tests.lake.sessions import RunningJvm
 from arctic_orchestration_tests.proofs.compaction.crew import (
     COMMITTER,
     WORKER,
@@ -41,7 +44,7 @@ from arctic_orchestration_tests.proofs.compaction.crew import (
     How,
     Member,
 )
-from arctic_orchestration_tests.proofs.compaction.sizes import LONG
+from arctic_orchestration_tests.proofs.compaction.sizes import FULL, LONG
 from arctic_orchestration_tests.proofs.compaction.steps import Without
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
@@ -96,9 +99,11 @@ def compactions(table: Table) -> list[str]:
     return [one for one in found if one is not None]
 
 
-def stopped_worker(crew: Crew, step: str, without: Without = Without.NOTHING) -> Member:
-    """A worker that has claimed a task, and stands at the step, its JVM too."""
-    worker = crew.start(WORKER, How(life=LONG, without=without))
+def stopped_worker(
+    crew: Crew, step: str, without: Without = Without.NOTHING, *, jvm: RunningJvm | None = None
+) -> Member:
+    """A worker that has claimed a task, and stands at the step, its JVM too, if it is its own."""
+    worker = crew.start(WORKER, How(life=LONG, without=without, jvm=jvm))
     crew.arm(step, how=STOPPED)
     worker.is_stopped_at(crew, step)
     for child in psutil.Process(worker.pid).children(recursive=True):
@@ -112,14 +117,28 @@ def goes_on(worker: Member) -> None:
     worker.goes_on()
 
 
-@pytest.mark.parametrize("step", ["OUTPUTS_BEGUN", "OUTPUTS_WRITTEN"])
+def when_idle(spark: SparkSession) -> RunningJvm | None:
+    """The JVM for a worker for which nothing is under way there when it is stopped."""
+    return None if FULL else RunningJvm.of(spark)
+
+
+@pytest.mark.parametrize(
+    ("backend", "step"),
+    [
+        ("sqlite", "OUTPUTS_BEGUN"),
+        ("sqlite", "OUTPUTS_WRITTEN"),
+        ("postgres", "OUTPUTS_WRITTEN"),
+        *([("postgres", "OUTPUTS_BEGUN")] if FULL else []),
+    ],
+)
 def test_a_worker_that_was_stopped_too_long_is_refused(
     state: Database, catalog: Catalog, table: Table, crew: Crew, spark: SparkSession, step: str
 ) -> None:
     """Another one has done its task; what it has written is removed, and the table is equal."""
     before = rows_of(table)
     offered(state, table)
-    worker = stopped_worker(crew, step)
+    jvm = when_idle(spark) if step == "OUTPUTS_WRITTEN" else None
+    worker = stopped_worker(crew, step, jvm=jvm)
     let_it_be_lost(state)
     Worker(DatabaseSource(state, catalog), partial(merge, spark)).run(AT_ONCE)
     counts = Committer(state, catalog).tick()
@@ -142,14 +161,19 @@ def test_a_worker_that_was_stopped_too_long_is_refused(
 
 @pytest.mark.parametrize("without", [Without.NOTHING, Without.LEASE])
 def test_a_late_report_is_refused_also_without_another_owner(
-    state: Database, catalog: Catalog, table: Table, crew: Crew, without: Without
+    state: Database,
+    catalog: Catalog,
+    table: Table,
+    crew: Crew,
+    spark: SparkSession,
+    without: Without,
 ) -> None:
     """With the control: where nobody requests the lease, files are taken that the cleaner took.
 
     Its directory was removed, as its attempt was lost, when the report comes.
     """
     offered(state, table)
-    worker = stopped_worker(crew, "OUTPUTS_WRITTEN", without)
+    worker = stopped_worker(crew, "OUTPUTS_WRITTEN", without, jvm=when_idle(spark))
     (attempt,) = attempts_at(state)
     assert outputs_of(table, attempt) != []
     let_it_be_lost(state)

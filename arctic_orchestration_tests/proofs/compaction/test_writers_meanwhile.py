@@ -3,13 +3,15 @@
 Planner, worker and committer are processes, and so are the writers, who begin again as soon as
 compaction has committed, or after ten seconds: if they did not wait for it, they would leave few
 cores nothing to merge with, and a committer would lose each race. ``ARCTIC_PROOF=full`` goes on
-until there were 100 snapshots of compaction on each database, by default four.
+until there were 100 snapshots of compaction on each database, by default four; its worker then
+has a JVM of its own.
 """
 
 import time
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyspark.sql import SparkSession
 
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import TaskState
@@ -17,7 +19,14 @@ from arctic_orchestration.compaction.work import attempt_lookup
 from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.racing_writer import left_by_mixed, racing_writers
-from arctic_orchestration_tests.proofs.compaction.crew import COMMITTER, PLANNER, WORKER, Crew
+from arctic_orchestration_tests.lake.sessions import RunningJvm
+from arctic_orchestration_tests.proofs.compaction.crew import (
+    COMMITTER,
+    PLANNER,
+    WORKER,
+    Crew,
+    How,
+)
 from arctic_orchestration_tests.proofs.compaction.sizes import FULL, SECONDS
 from arctic_orchestration_tests.proofs.compaction.what_is_wrong import is_done, what_is_wrong
 from arctic_orchestration_tests.proofs.compaction.written_tables import (
@@ -40,15 +49,16 @@ FIRST_ID, STAYING = 1_000_000, 900_000
 
 
 def test_no_row_is_lost_and_none_comes_back(
-    state: Database, catalog: Catalog, crew: Crew, backend: str
+    state: Database, catalog: Catalog, crew: Crew, backend: str, classic_spark: SparkSession
 ) -> None:
     """Rows as all writers together left them; some merges came too late, the others counted."""
+    how = How(jvm=None if FULL else RunningJvm.of(classic_spark))
     began = time.monotonic()
     with written_tables(catalog, crew.lake, [Partitioned]) as written:
         (one,) = written
         with racing_writers(crew.lake, one.name, WRITERS) as writers:
             for role in (PLANNER, COMMITTER, WORKER):
-                crew.start(role)
+                crew.start(role, how)
             turns = 0
             while _snapshots(state) < SNAPSHOTS:
                 assert time.monotonic() - began < 20 * SECONDS, "compaction stands still"
