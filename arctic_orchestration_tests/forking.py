@@ -13,6 +13,7 @@ PRELOADED = (
     f"{_HERE}.forked",
     f"{_HERE}.event_log.writers",
     f"{_HERE}.flights.feeder_process",
+    f"{_HERE}.lake.appender",
     f"{_HERE}.lake.crashing_committer",
     f"{_HERE}.lake.racing_writer",
     f"{_HERE}.proofs.arrivals",

@@ -1,30 +1,41 @@
-"""A process that appends to a table: ``python -m …appender LAKE TABLE WHO TIMES``.
+"""Processes that make a table, or append to one, when they are told to."""
 
-Says ``ready`` on its output, waits for a line on its input, and appends ten rows at a time, each
-batch under a key of its own, so that one that is killed can be started again.
-"""
-
-import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
-from arctic_orchestration.lake import append, open_catalog, spark_session
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from arctic_orchestration.lake import append, ensure_table, open_catalog
 from arctic_orchestration_tests.lake.conftest import settings_for
-from arctic_orchestration_tests.lake.sessions import FAST
+from arctic_orchestration_tests.lake.sessions import RunningJvm
+from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
+
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))
 
 
-def main(lake: str, name: str, who: str, times: str) -> None:
-    settings = settings_for(Path(lake), ARCTIC_SPARK_MASTER="local[1]")
-    with spark_session(settings, {**FAST, "spark.driver.memory": "512m"}) as spark:
-        table = open_catalog(settings).load_table(name)
-        # The first job compiles; it is not to hold up the race.
-        spark.range(10).count()
-        print("ready", flush=True)
-        sys.stdin.readline()
-        for batch in range(int(times)):
-            first = int(who) * 1000 + batch * 10
-            append(spark, spark.range(first, first + 10), table, once=f"{who}-{batch}")
-            print(f"appended {batch}", flush=True)
+def append_batches(
+    connection: Connection, lake: Path, name: str, jvm: RunningJvm, who: int, batches: int
+) -> None:
+    """Appends ten rows at a time, and sends the number of each batch that is in the table.
+
+    Each has a key of its own, so that one that is killed can be started again.
+    """
+    end_with_the_parent()
+    spark = jvm.session()
+    table = open_catalog(settings_for(lake)).load_table(name)
+    connection.send("ready")
+    connection.recv()
+    for batch in range(batches):
+        first = who * 1000 + batch * 10
+        append(spark, spark.range(first, first + 10), table, once=f"{who}-{batch}")
+        connection.send(batch)
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def make_table(connection: Connection, lake: Path, name: str) -> None:
+    """Sends the id of the table that it has got."""
+    end_with_the_parent()
+    connection.send("ready")
+    connection.recv()
+    catalog = open_catalog(settings_for(lake))
+    connection.send(ensure_table(catalog, name, SCHEMA).metadata.table_uuid)

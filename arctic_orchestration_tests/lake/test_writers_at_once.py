@@ -1,69 +1,95 @@
 """Several processes append to one table; one of them is killed and starts again."""
 
-import subprocess
-import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
+from pyspark.sql import SparkSession
 
 from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.settings import Settings
+from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.lake.appender import SCHEMA, append_batches, make_table
+from arctic_orchestration_tests.lake.sessions import RunningJvm
 
 WRITERS = 4
 BATCHES = 3
+_SECONDS = 120
 
 
-def start(settings: Settings, who: int) -> "subprocess.Popen[str]":
-    module = "arctic_orchestration_tests.lake.appender"
-    command = [sys.executable, "-m", module, str(settings.lake), "lake.race"]
-    return subprocess.Popen(
-        [*command, str(who), str(BATCHES)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+@dataclass(frozen=True)
+class Writer:
+    """A process that waits until it may begin."""
+
+    process: BaseProcess
+    connection: Connection
+
+    def says(self, expected: object) -> None:
+        assert self.answer() == expected
+
+    def answer(self) -> Any:
+        assert self.connection.poll(_SECONDS), f"no answer in {_SECONDS} s"
+        return self.connection.recv()
+
+    def begins(self) -> None:
+        self.connection.send("go")
+
+    def ends(self) -> None:
+        self.process.join(_SECONDS)
+        assert self.process.exitcode == 0
 
 
-def await_line(process: "subprocess.Popen[str]", expected: str) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.strip() == expected:
-            return
-    raise AssertionError(f"the process ended before it said {expected!r}")
+Starting = Callable[..., Writer]
 
 
-def release(process: "subprocess.Popen[str]") -> None:
-    assert process.stdin is not None
-    process.stdin.write("go\n")
-    process.stdin.flush()
+@pytest.fixture
+def start() -> Iterator[Starting]:
+    """Starts a process that runs a function of ``appender``."""
+    started: list[BaseProcess] = []
+
+    def run(function: Callable[..., None], *arguments: object) -> Writer:
+        processes = forkserver()
+        here, there = processes.Pipe()
+        process = processes.Process(target=function, args=(there, *arguments))
+        process.start()
+        there.close()
+        started.append(process)
+        return Writer(process, here)
+
+    yield run
+    for process in started:
+        process.kill()
+        process.join()
 
 
 @pytest.mark.timeout(240)
-def test_four_processes_lose_nothing_and_a_killed_one_doubles_nothing(settings: Settings) -> None:
+def test_four_processes_lose_nothing_and_a_killed_one_doubles_nothing(
+    settings: Settings, classic_spark: SparkSession, start: Starting
+) -> None:
     """4 writers, 3 batches of 10 rows; one is killed after two and runs again from the start."""
-    schema = Schema(NestedField(1, "id", LongType(), required=True))
-    table = ensure_table(open_catalog(settings), "lake.race", schema)
-    writers = [start(settings, who) for who in range(WRITERS)]
-    try:
-        for writer in writers:
-            await_line(writer, "ready")
-        for writer in writers:
-            release(writer)
-        await_line(writers[0], "appended 1")
-        writers[0].kill()
-        writers[0].wait(timeout=30)
-        writers[0] = start(settings, 0)
-        release(writers[0])
-        for writer in writers:
-            writer.communicate(timeout=180)
-            assert writer.returncode == 0
-    finally:
-        for writer in writers:
-            writer.kill()
-            writer.wait(timeout=30)
+    table = ensure_table(open_catalog(settings), "lake.race", SCHEMA)
+    jvm = RunningJvm.of(classic_spark)
+
+    def writer(who: int) -> Writer:
+        return start(append_batches, settings.lake, "lake.race", jvm, who, BATCHES)
+
+    writers = [writer(who) for who in range(WRITERS)]
+    for one in writers:
+        one.says("ready")
+    for one in writers:
+        one.begins()
+    writers[0].says(0)
+    writers[0].says(1)
+    writers[0].process.kill()
+    writers[0].process.join()
+    writers[0] = writer(0)
+    writers[0].begins()
+    for one in writers:
+        one.ends()
     expected = [
         who * 1000 + batch * 10 + row
         for who in range(WRITERS)
@@ -75,34 +101,13 @@ def test_four_processes_lose_nothing_and_a_killed_one_doubles_nothing(settings: 
 
 
 @pytest.mark.timeout(120)
-def test_processes_that_make_the_same_table_get_the_same(tmp_path: Path) -> None:
+def test_processes_that_make_the_same_table_get_the_same(tmp_path: Path, start: Starting) -> None:
     """Eight processes, no catalog yet: one table, and all of them load it."""
-    program = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from pyiceberg.schema import Schema\n"
-        "from pyiceberg.types import LongType, NestedField\n"
-        "from arctic_orchestration.lake import ensure_table, open_catalog\n"
-        "from arctic_orchestration_tests.lake.conftest import settings_for\n"
-        "print('ready', flush=True)\n"
-        "sys.stdin.readline()\n"
-        "catalog = open_catalog(settings_for(Path(sys.argv[1])))\n"
-        "schema = Schema(NestedField(1, 'id', LongType()))\n"
-        "print(ensure_table(catalog, 'a.b.t', schema).metadata.table_uuid)\n"
-    )
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, str(tmp_path / "lake")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(8)
-    ]
-    for process in processes:
-        await_line(process, "ready")
-    for process in processes:
-        release(process)
-    found = {process.communicate(timeout=60)[0].strip() for process in processes}
-    assert [process.returncode for process in processes] == [0] * 8
-    assert len(found) == 1
+    writers = [start(make_table, tmp_path / "lake", "a.b.t") for _ in range(8)]
+    for one in writers:
+        one.says("ready")
+    for one in writers:
+        one.begins()
+    assert len({one.answer() for one in writers}) == 1
+    for one in writers:
+        one.ends()
