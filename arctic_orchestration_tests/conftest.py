@@ -18,8 +18,8 @@ from xdist.remote import Producer
 
 from arctic_orchestration import migration_scripts, postgres_connections
 from arctic_orchestration_tests import compiled_once, dagster_once, iceberg_once, without_fsync
-from arctic_orchestration_tests.lake.class_archive import OPTIONS, ClassArchive
-from arctic_orchestration_tests.lake.sessions import FAST, FAST_JVM
+from arctic_orchestration_tests.lake.class_archive import ClassArchive
+from arctic_orchestration_tests.lake.sessions import FAST, FAST_JVM, OPTIONS
 from arctic_orchestration_tests.one_spark import OneSpark, uses_spark
 from arctic_orchestration_tests.postgres import PostgresServer, running_server
 from arctic_orchestration_tests.scratch import scratch_directory

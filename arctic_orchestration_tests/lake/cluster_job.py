@@ -15,10 +15,11 @@ from pyiceberg.types import LongType, NestedField
 
 from arctic_orchestration.lake import append, ensure_table, open_catalog, read, spark_session
 from arctic_orchestration.settings import Settings
-from arctic_orchestration_tests.lake.sessions import FAST
+from arctic_orchestration_tests.lake.sessions import FAST, jvm_options
 
 CLUSTER = {
     **FAST,
+    "spark.executor.extraJavaOptions": jvm_options(),
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
     "spark.cores.max": "2",

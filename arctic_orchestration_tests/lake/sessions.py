@@ -1,11 +1,14 @@
 """Spark settings that start fast; a test lasts seconds, and the best code is compiled later."""
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: the variable that has the options of each JVM that starts as a driver
+OPTIONS = "SPARK_SUBMIT_OPTS"
 FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 FAST = {
@@ -16,6 +19,11 @@ FAST = {
     "spark.default.parallelism": "2",
     "spark.log.level": "ERROR",
 }
+
+
+def jvm_options() -> str:
+    """For other JVMs of Spark: fast, and with the archive of classes, where the session has one."""
+    return os.environ.get(OPTIONS, FAST_JVM)
 
 
 @dataclass(frozen=True, kw_only=True)

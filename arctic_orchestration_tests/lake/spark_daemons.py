@@ -14,7 +14,7 @@ from typing import TypeVar
 import pyspark
 
 from arctic_orchestration.lake import find_java
-from arctic_orchestration_tests.lake.sessions import FAST, FAST_JVM
+from arctic_orchestration_tests.lake.sessions import FAST, jvm_options
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
 
 PATIENCE_SECONDS = 60
@@ -46,7 +46,7 @@ def daemon(directory: Path, name: str, *arguments: str, **environment: str) -> I
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": f"{FAST_JVM} -Dspark.master.rest.enabled=false",
+        "SPARK_DAEMON_JAVA_OPTS": f"{jvm_options()} -Dspark.master.rest.enabled=false",
         "SPARK_WORKER_DIR": str(directory / name),
         **environment,
     }

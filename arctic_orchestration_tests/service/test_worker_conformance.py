@@ -17,8 +17,8 @@ from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration_tests.compaction.small_lake import offered, rows_of, table_of, tasks_of
-from arctic_orchestration_tests.lake.class_archive import OPTIONS
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
+from arctic_orchestration_tests.lake.sessions import OPTIONS
 from arctic_orchestration_tests.service.worker_conformance import bench_of, check_worker
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "typescript-worker"

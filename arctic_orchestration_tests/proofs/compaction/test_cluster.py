@@ -16,6 +16,7 @@ from arctic_orchestration.compaction.work.worker import What
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
 from arctic_orchestration_tests.lake.reference_merge import BY_ORIGIN, add, new_table, rows_of
+from arctic_orchestration_tests.lake.sessions import jvm_options
 from arctic_orchestration_tests.lake.spark_daemons import daemon, logged
 from arctic_orchestration_tests.lake.spark_daemons import until as answered
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
@@ -66,7 +67,11 @@ def test_a_worker_merges_on_a_standalone_cluster(
                 url,
             )
         )
-        conf = {"spark.executor.memory": "512m", "spark.cores.max": "2"}
+        conf = {
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": jvm_options(),
+            "spark.cores.max": "2",
+        }
         worker = crew.start(WORKER, How(life=LONG, master=url, conf=conf))
         _, offered = offer_now(state, catalog, "lake.clustered", utc_now(), force=True)
         assert offered is not None
