@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -122,28 +121,6 @@ def test_python_workers_are_not_lent(place: HostedPlace) -> None:
     assert len(jvms) == 1
 
 
-def test_a_run_that_kills_its_jvm_fails_alone(place: HostedPlace) -> None:
-    beside = place.launch(place.create(do="sleep"))
-    until(lambda: place.note_of(beside), "the step has begun")
-    assert place.run(do="kill the JVM").status is dg.DagsterRunStatus.FAILURE
-    assert place.status(beside) is dg.DagsterRunStatus.STARTED
-    assert note(place)["jvm"] != place.note_of(beside)["jvm"]
-    assert place.instance.run_launcher.terminate(beside)
-    assert place.ended(beside).status is dg.DagsterRunStatus.CANCELED
-
-
-def test_a_run_that_finds_all_jvms_lent_starts_its_own(place: HostedPlace) -> None:
-    sleeping = [place.launch(place.create(do="sleep")) for _ in range(2)]
-    for run_id in sleeping:
-        until(partial(place.note_of, run_id), "the step has begun")
-    lent = {place.note_of(run_id)["jvm"] for run_id in sleeping}
-    assert len(lent) == 2
-    assert note(place)["jvm"] not in lent
-    for run_id in sleeping:
-        place.instance.run_launcher.terminate(run_id)
-        place.ended(run_id)
-
-
 def test_the_jvms_end_with_their_host(place: HostedPlace) -> None:
     jvm = note(place)["jvm"]
     (host,) = place.hosts()
@@ -152,12 +129,43 @@ def test_the_jvms_end_with_their_host(place: HostedPlace) -> None:
     assert note(place)["jvm"] != jvm
 
 
+def test_a_run_that_kills_its_jvm_fails_alone_and_where_all_are_lent_one_starts_its_own(
+    place: HostedPlace,
+) -> None:
+    """Beside a run that goes on, and then beside two of them."""
+
+    def sleeping() -> tuple[str, int]:
+        run_id = place.launch(place.create(do="sleep"))
+        until(lambda: place.note_of(run_id), "the step has begun")
+        return run_id, place.note_of(run_id)["jvm"]
+
+    first, lent = sleeping()
+    killing = place.run(do="kill the JVM")
+    assert killing.status is dg.DagsterRunStatus.FAILURE
+    assert place.status(first) is dg.DagsterRunStatus.STARTED
+    killed = place.note_of(killing.run_id)["jvm"]
+    until(lambda: lent_to(place) == [first], "the killed JVM is gone")
+    second, other = sleeping()
+    assert lent_to(place) == [first, second]
+    assert len({lent, killed, other}) == 3
+    assert note(place)["jvm"] not in (lent, killed, other)
+    for run_id in (first, second):
+        assert place.status(run_id) is dg.DagsterRunStatus.STARTED
+        assert place.instance.run_launcher.terminate(run_id)
+        assert place.ended(run_id).status is dg.DagsterRunStatus.CANCELED
+
+
 #: limits that are only reached where nothing answers at all
 _IMPATIENT = """
 from arctic_orchestration.lake import session_source
 from arctic_orchestration.run_launcher import spark_pool
 session_source._RESPONSE_SECONDS = spark_pool._RETURN_SECONDS = 3.0
 """
+
+
+def lent_to(place: HostedPlace) -> list[str]:
+    """The runs that have the JVMs of the host."""
+    return [jvm["run"] for jvm in place.hosts()[0]["spark"]]
 
 
 def keepers(place: HostedPlace) -> list[int]:
