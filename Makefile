@@ -46,7 +46,7 @@ dev: $(STAMP)  ## Dagster's UI and arctic serve with the flights lake alive: por
 # Proofs also wait, for leases and intervals: a third worker uses that time of two cores.
 test: $(STAMP)  ## all tests, the long proofs in a small size
 	sh tools/ensure_postgres
-	sh tools/run_tests $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder \
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder \
 		--max-worker-restart 0 --durations 25 --durations-min 10
 
 proof: $(STAMP)  ## the long proofs at their full counts
