@@ -4,9 +4,7 @@ Exit codes are those of ``diff``: 0 there is no difference, or it was applied; 1
 (``diff``), or the person did not confirm it; 2 the input was refused, and nothing changed.
 """
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import sqlalchemy as sa
@@ -17,9 +15,10 @@ from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.display import confirm, console, print_json
 from arctic_orchestration.console.state import JsonOption, LocationOption
 from arctic_orchestration.console.terminal import escape
-from arctic_orchestration.errors import InvalidInput, TransitionRefused
+from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.cli.context import changing, opened
+from arctic_orchestration.schedules.cli.files import name_of, text_of
 from arctic_orchestration.schedules.definition_warnings import cautions
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.location_state import State
@@ -55,7 +54,7 @@ def apply(
     The difference is shown first. A schedule that is updated keeps its status, and its waiting
     jobs are discarded. A new one is suspended unless it says enabled.
     """
-    wanted = read_schedules(_text_of(file), name=_name_of(file))
+    wanted = read_schedules(text_of(file), name=name_of(file))
     with opened(location) as state:
         _apply(state, wanted, prune=prune, dry_run=dry_run, yes=yes, as_json=as_json)
 
@@ -67,7 +66,7 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Show what apply would change; exit code 1 if anything."""
-    wanted = read_schedules(_text_of(file), name=_name_of(file))
+    wanted = read_schedules(text_of(file), name=name_of(file))
     with opened(location) as state, state.read() as (tx, place):
         difference = control.compare(tx, state.store, place, wanted, prune=prune)
         warnings = _warnings(tx, state.store, place, wanted)
@@ -96,7 +95,7 @@ def update(
 
     FILE has the fields of one schedule, or the list schedules, of which NAME is taken.
     """
-    schedule = read_schedule(_text_of(file), name=_name_of(file), schedule=name)
+    schedule = read_schedule(text_of(file), name=name_of(file), schedule=name)
     with opened(location) as state:
         with state.read() as (tx, place):
             schedule_by_name(tx, place, name)
@@ -211,18 +210,3 @@ def _value_text(value: Any) -> str:
     if isinstance(value, dict) and len(value) == 1:
         return one_line(value)
     return repr(value) if isinstance(value, str) else str(value)
-
-
-def _text_of(file: str) -> str:
-    try:
-        if file == "-":
-            return sys.stdin.buffer.read().decode()
-        return Path(file).read_bytes().decode()
-    except OSError as error:
-        raise InvalidInput("FILE", file, f"a file that can be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput("FILE", file, "a file of UTF-8 text") from error
-
-
-def _name_of(file: str) -> str:
-    return "stdin" if file == "-" else file

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.schedules.cli.files import write_output
 from arctic_orchestration.schedules.json_schema import schedules_schema
 
 
@@ -26,8 +26,4 @@ def schema(
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        expected = f"a file that can be written ({error.strerror})"
-        raise InvalidInput("--output", str(output), expected) from error
+    write_output(output, text)
