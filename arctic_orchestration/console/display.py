@@ -43,14 +43,18 @@ COLORS = {
     "admit": "green",
     "hold": "yellow",
     "cancel": "red",
+    "exact": "green",
+    "approximate": "yellow",
+    "not possible": "red",
 }
 
 
-def console() -> Console:
+def console(*, stderr: bool = False) -> Console:
     """Returns the console of a command; outside of a terminal it breaks no lines."""
-    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
-        return Console(highlight=False)
-    return Console(highlight=False, width=_UNBROKEN)
+    stream = sys.stderr if stderr else sys.stdout
+    if stream.isatty() or os.environ.get("COLUMNS"):
+        return Console(highlight=False, stderr=stderr)
+    return Console(highlight=False, width=_UNBROKEN, stderr=stderr)
 
 
 class Rows:
@@ -69,9 +73,9 @@ class Rows:
         """Adds a row; its cells are markup."""
         self._rows.append(cells)
 
-    def print(self, *, header: bool = True) -> None:
+    def print(self, *, header: bool = True, stderr: bool = False) -> None:
         """Prints all rows, below the names of the columns."""
-        out = console()
+        out = console(stderr=stderr)
         if self._title:
             out.print(f"[bold]{self._title}[/]")
         others = [n for n in range(len(self._columns)) if n != self._text]

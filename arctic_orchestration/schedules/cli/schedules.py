@@ -23,7 +23,7 @@ from arctic_orchestration.console.state import JsonOption, LocationOption
 from arctic_orchestration.console.terminal import escape, visible
 from arctic_orchestration.quantities import format_duration, iso
 from arctic_orchestration.schedules import control
-from arctic_orchestration.schedules.cli import apply, target_partitions, why_not
+from arctic_orchestration.schedules.cli import apply, imports, target_partitions, why_not
 from arctic_orchestration.schedules.cli.context import changing, opened
 from arctic_orchestration.schedules.lookup import schedule_by_name
 from arctic_orchestration.schedules.schedule import Schedule
@@ -42,6 +42,7 @@ app = typer.Typer(no_args_is_help=True)
 app.command("apply")(apply.apply)
 app.command("diff")(apply.diff)
 app.command("update")(apply.update)
+app.command("import")(imports.import_)
 app.command("partitions")(target_partitions.partitions)
 app.command("why-not")(why_not.why_not)
 
