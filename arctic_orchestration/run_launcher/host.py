@@ -7,9 +7,9 @@ Forking copies one thread and every open connection, so it is only safe from a p
 threads or connections. This is ensured as follows:
 
 * The host runs no gRPC, opens no database after it has loaded its code, and starts no thread.
-* Code that starts a Python thread or opens a socket while it is imported cannot be hosted. The host
-  reports this, and its runs go to the wrapped launcher. Native threads (OpenBLAS, Arrow) register
-  handlers for forks themselves.
+* Code that starts a Python thread, or leaves a socket or a database file open while it is imported,
+  cannot be hosted. The host reports this, and its runs go to the wrapped launcher. Native threads
+  (OpenBLAS, Arrow) register handlers for forks themselves.
 * Another child does what needs a database, such as reporting a run whose process died.
 """
 
@@ -21,6 +21,7 @@ import os
 import selectors
 import signal
 import socket
+import stat
 import sys
 import threading
 import time
@@ -40,6 +41,9 @@ from arctic_orchestration.run_launcher.spark_pool import SparkPool
 _REQUEST_SECONDS = 2.0
 #: how often an idle host checks its clock
 _LOOK_SECONDS = 1.0
+#: how the files of databases begin; that of DuckDB after a checksum
+_SQLITE = b"SQLite format 3\0"
+_DUCKDB = b"DUCK"
 
 
 @dataclass
@@ -300,7 +304,7 @@ def _send_answer(answer: TextIO, what: dict[str, Any]) -> None:
 
 def _loaded_host(start: dict[str, Any], answer: TextIO) -> RunHost | None:
     code = LoadedCode()
-    sockets = _sockets()
+    before = connections()
     try:
         with code.recording():
             loaded = hosted_run.load(start)
@@ -311,9 +315,10 @@ def _loaded_host(start: dict[str, Any], answer: TextIO) -> RunHost | None:
     threads = [
         thread.name for thread in threading.enumerate() if thread.ident != threading.get_ident()
     ]
-    if threads or _sockets() - sockets:
-        what = f"starts threads ({', '.join(threads)})" if threads else "leaves connections open"
-        why = f"importing its code {what}, which a forked process would not have"
+    left = sorted(connections() - before)
+    if threads or left:
+        what = f"starts threads ({', '.join(threads)})" if threads else f"leaves open {left[0]}"
+        why = f"importing its code {what}, which forked processes cannot share"
         _send_answer(answer, {"ok": False, "lasting": True, "why": why})
         return None
     return RunHost(start, code, loaded)
@@ -341,14 +346,28 @@ def _forget_dead(key: str) -> None:
                 continue
 
 
-def _sockets() -> set[str]:
-    found = set()
+def connections() -> set[str]:
+    """Returns the sockets and the files of SQLite and DuckDB that this process has open.
+
+    A file that its connection has not read or written yet may be missing.
+    """
+    names = set()
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
-            target = os.readlink(descriptor)
-            if target.startswith("socket:"):
-                found.add(target)
-    return found
+            name = os.readlink(descriptor)
+            if name.startswith("socket:") or _is_database(int(descriptor.name)):
+                names.add(name)
+    return names
+
+
+def _is_database(descriptor: int) -> bool:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return False
+    # Not through another descriptor: closing that one would release the locks of SQLite.
+    with suppress(OSError):
+        head = os.pread(descriptor, 16, 0)
+        return head == _SQLITE or head[8:12] == _DUCKDB
+    return False
 
 
 if __name__ == "__main__":

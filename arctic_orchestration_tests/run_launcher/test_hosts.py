@@ -1,7 +1,10 @@
 """Runs are executed by children of one process that has loaded the code location."""
 
+import contextlib
 import os
 import signal
+import socket
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,6 +14,7 @@ from textwrap import dedent
 from typing import Any
 
 import dagster as dg
+import duckdb
 import psutil
 import pytest
 from dagster._core.errors import DagsterLaunchFailedError
@@ -19,6 +23,7 @@ from dagster._core.launcher import LaunchRunContext, WorkerStatus
 from arctic_orchestration.errors import ConfigurationError, InvalidDefinition
 from arctic_orchestration.run_launcher import ArcticRunLauncher, messages
 from arctic_orchestration.run_launcher.configuration import LauncherRules
+from arctic_orchestration.run_launcher.host import connections
 from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
 
 CODE = dedent("""
@@ -249,6 +254,26 @@ def test_code_that_starts_threads_is_not_forked(make: Make) -> None:
     assert run.status is dg.DagsterRunStatus.SUCCESS
     assert "importing its code starts threads" in place.messages(run.run_id)
     assert not place.hosts()
+
+
+def test_connections_that_forked_processes_cannot_share_are_named(tmp_path: Path) -> None:
+    before = connections()
+    lite, duck, text = (tmp_path / name for name in ("lite", "duck", "text"))
+    with (
+        contextlib.closing(sqlite3.connect(lite)) as sqlite,
+        duckdb.connect(duck) as duck_db,
+        contextlib.closing(sqlite3.connect(":memory:")) as memory,
+        text.open("w+") as file,
+        socket.socket() as inet,
+    ):
+        for database in (sqlite, duck_db, memory):
+            database.execute("CREATE TABLE t (a INTEGER)")
+        sqlite.commit()
+        file.write("SQLite format")
+        file.flush()
+        inode = os.readlink(f"/proc/self/fd/{inet.fileno()}")
+        assert connections() - before == {str(lite), str(duck), inode}
+    assert connections() == before
 
 
 def test_a_host_that_cannot_be_started_fails_the_run_if_that_is_wanted(make: Make) -> None:
