@@ -40,7 +40,6 @@ _STATUS_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 #: how often a host is restarted that a signal ends while it loads: a kill, or no memory
 _STARTS = 3
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Variables that differ between processes of the same environment.
 _VOLATILE = re.compile(r"(_|SHLVL|PWD|OLDPWD|INVOCATION_ID|JOURNAL_STREAM|PYTEST_CURRENT_TEST)$")
 
@@ -83,7 +82,11 @@ def located(
         HostUnavailable: the code server is not a process of this user on this machine.
     """
     server = _process_of(location)
+    python = location.executable_path or sys.executable
     try:
+        if os.readlink(f"/proc/{server}/exe") != os.path.realpath(python):
+            # What listens for a container has the same port, and runs something else.
+            raise HostUnavailable(f"what listens on its port does not run {python}")
         environment = _environment(server)
         folder = os.readlink(f"/proc/{server}/cwd")
     except OSError as error:
@@ -98,7 +101,7 @@ def located(
         },
         "container_image": location.container_image,
         "container_context": location.container_context,
-        "executable_path": location.executable_path or sys.executable,
+        "executable_path": python,
         "entry_point": list(location.entry_point or ()),
         "preload": list(rules.preload),
         "idle_seconds": rules.idle_timeout.total_seconds(),
@@ -281,22 +284,33 @@ def _process_of(location: GrpcServerCodeLocation) -> int:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
                 connection.connect(location.socket)
-                found = connection.getsockopt(
+                peer = connection.getsockopt(
                     socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
                 )
         except OSError as error:
             raise HostUnavailable(f"its code server does not answer: {error}") from error
-        pid, user, _ = struct.unpack("3i", found)
+        pid, user, _ = struct.unpack("3i", peer)
         if user != os.getuid():
             raise HostUnavailable("its code server belongs to another user")
         return int(pid)
-    if location.host in _LOOPBACK:
-        for one in psutil.net_connections("tcp"):
-            address: Any = one.laddr
-            listens = one.status == psutil.CONN_LISTEN and address.port == location.port
-            if listens and one.pid is not None:
-                return int(one.pid)
+    if _is_this_machine(location.host):
+        for opened in psutil.net_connections("tcp"):
+            address: Any = opened.laddr
+            listens = opened.status == psutil.CONN_LISTEN and address.port == location.port
+            if listens and opened.pid is not None:
+                return int(opened.pid)
     raise HostUnavailable("its code server is not a process of this user on this machine")
+
+
+def _is_this_machine(host: str | None) -> bool:
+    """Returns whether a host is an address of this machine, or of this container."""
+    try:
+        addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    interfaces = psutil.net_if_addrs().values()
+    own = {address.address for interface in interfaces for address in interface}
+    return not addresses.isdisjoint(own | {"127.0.0.1", "::1"})
 
 
 def _environment(process: int) -> dict[str, str]:
