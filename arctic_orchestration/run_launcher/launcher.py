@@ -14,15 +14,16 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, cast
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from typing import Any, Self, cast
 
 from dagster import Any as AnyConfig
 from dagster import (
     DagsterInstance,
     DagsterRun,
-    DefaultRunLauncher,
     Field,
     Noneable,
     serialize_value,
@@ -39,16 +40,12 @@ from arctic_orchestration.dagster_internals import (
     ResumeRunContext,
     RunLauncher,
     WorkerStatus,
-    note_started_run,
     registered_instance,
 )
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.run_launcher.configuration import LauncherRules
 from arctic_orchestration.run_launcher.job_runs import claims_its_job
 from arctic_orchestration.run_launcher.processes import began
-
-if TYPE_CHECKING:
-    from arctic_orchestration.dagster_internals import GrpcServerCodeLocation
 
 #: Hidden in Dagster's UI by its prefix: the process that executes the run.
 HOST_TAG = ".dagster/arctic_run_host"
@@ -106,7 +103,8 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
     def register_instance(self, instance: DagsterInstance) -> None:
         """Receives the instance, in the daemon among others."""
         super().register_instance(instance)
-        self._wrapped.register_instance(instance)
+        self._of_wrapped = InstanceOfWrapped(instance)
+        self._wrapped.register_instance(cast("DagsterInstance", self._of_wrapped))
         idle_ticks.install()
 
     @property
@@ -201,18 +199,9 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         return of_run_worker(reference) if claims_its_job(run) else reference
 
     def _launch_wrapped(self, context: LaunchRunContext) -> None:
-        run = context.dagster_run
-        stock = type(self._wrapped) is DefaultRunLauncher and context.workspace is not None
-        if not (stock and claims_its_job(run)):
+        claims = claims_its_job(context.dagster_run)
+        with self._of_wrapped.for_run_worker() if claims else nullcontext():
             self._wrapped.launch_run(context)
-            return
-        assert run.remote_job_origin is not None and context.workspace is not None
-        location = context.workspace.get_code_location(run.remote_job_origin.location_name)
-        client = cast("GrpcServerCodeLocation", location).client
-        instance = cast("DagsterInstance", _InstanceOfLaunch(self._registered))
-        wrapped = cast(DefaultRunLauncher, self._wrapped)
-        wrapped.launch_run_from_grpc_client(instance, run, client)
-        note_started_run(wrapped, run.run_id)
 
     def terminate(self, run_id: str) -> bool:
         """Interrupts the run; returns whether its process existed."""
@@ -308,15 +297,45 @@ def _interrupt(host: Mapping[str, Any]) -> bool:
     return False
 
 
-class _InstanceOfLaunch:
-    """The methods of the instance that the launch of a run needs."""
+class InstanceOfWrapped:
+    """The instance that a wrapped launcher has registered.
+
+    What it tells the process of a run about the instance is decided here, for each launch: all
+    launchers of Dagster take it from ``get_ref()``.
+    """
 
     def __init__(self, instance: DagsterInstance) -> None:
-        self._instance = instance
-        self.add_run_tags = instance.add_run_tags
+        # The instance has its launcher, which has this.
+        self._registered = weakref.ref(instance)
+        self._for_run_worker = ContextVar("for_run_worker", default=False)
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        """Launchers may check what they are given."""
+        return DagsterInstance
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._registered(), name)
+
+    @contextmanager
+    def for_run_worker(self) -> Iterator[None]:
+        """While the block lasts, in this thread, a run is launched that claims its job."""
+        token = self._for_run_worker.set(True)
+        try:
+            yield
+        finally:
+            self._for_run_worker.reset(token)
 
     def get_ref(self) -> InstanceRef:
-        return of_run_worker(self._instance.get_ref())
+        """Returns the reference for another process.
+
+        Errors:
+            ConfigurationError: see :func:`of_run_worker`.
+        """
+        instance = self._registered()
+        assert instance is not None
+        reference = instance.get_ref()
+        return of_run_worker(reference) if self._for_run_worker.get() else reference
 
 
 def of_run_worker(reference: InstanceRef) -> InstanceRef:

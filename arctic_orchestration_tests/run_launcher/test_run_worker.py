@@ -8,12 +8,17 @@ import sqlalchemy as sa
 from dagster import DagsterEventType, DagsterRunStatus
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
+from dagster._core.instance.ref import InstanceRef
+from dagster._core.launcher import LaunchRunContext
 
 from arctic_orchestration import Arctic, Schedule, on
+from arctic_orchestration.run_launcher import ArcticRunLauncher
+from arctic_orchestration.run_launcher.configuration import LauncherRules
 from arctic_orchestration.run_launcher.job_runs import claims_its_job
 from arctic_orchestration.run_launcher.launcher import of_run_worker
 from arctic_orchestration.state.tables import jobs
 from arctic_orchestration_tests.code_location.conftest import Place, place, storages
+from arctic_orchestration_tests.plain_launcher import PlainRunLauncher
 
 __all__ = ["place", "storages"]
 
@@ -169,3 +174,32 @@ def test_a_run_of_a_job_that_was_canceled_does_not_begin(
         execute(worker, run)
     assert steps(place, run) == 0
     assert reason(place, run) == "Not started: its job is canceled: canceled manually."
+
+
+class ContainerLauncher(PlainRunLauncher):
+    """Launches nothing; keeps what the process of a run would be told about the instance."""
+
+    def launch_run(self, context: LaunchRunContext) -> None:
+        assert isinstance(self._instance, dg.DagsterInstance)
+        assert self._instance.get_run_by_id(context.dagster_run.run_id) is not None
+        told.append((context.dagster_run.run_id, self._instance.get_ref()))
+
+
+told: list[tuple[str, InstanceRef]] = []
+
+
+def test_a_run_of_a_job_claims_it_whatever_launcher_is_wrapped(
+    place: Place, tags: dict[str, str]
+) -> None:
+    """As those for Kubernetes, Docker and ECS; a run without a job is given the plain instance."""
+    wrapped = {"module": __name__, "class": "ContainerLauncher"}
+    launcher = ArcticRunLauncher(LauncherRules.of_config({"hosts": False, "wrapped": wrapped}))
+    launcher.register_instance(place.instance)
+    told.clear()
+    runs = [run_of(place, tags), run_of(place, {})]
+    for run in runs:
+        launcher.launch_run(LaunchRunContext(dagster_run=run, workspace=None))
+    (first, of_job), (second, plain) = told
+    assert [first, second] == [run.run_id for run in runs]
+    assert plain == place.instance.get_ref()
+    assert of_job == of_run_worker(place.instance.get_ref()) != plain
