@@ -5,7 +5,8 @@ its test, which fails for each name that has changed. No other file imports priv
 Dagster, or uses private attributes of its objects.
 
 Its import loads nothing that ``import dagster`` does not load anyway. Other parts of Dagster are
-loaded when a name of ``_LAZY``, or a function that needs them, is used.
+loaded when a name of ``_LAZY``, or a function that needs them, is used. With a version of Dagster
+that lacks some of them, everything is imported, and what needs them is refused when it is used.
 """
 
 import hashlib
@@ -16,77 +17,67 @@ from contextlib import suppress
 from copy import copy
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import dagster as dg
-from dagster._core.code_pointer import CodePointer
-from dagster._core.definitions import reconstruct
-from dagster._core.definitions.assets.definition.asset_spec import (
-    SYSTEM_METADATA_KEY_AUTO_CREATED_STUB_ASSET as AUTO_CREATED_STUB,
-)
-from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
-from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
-from dagster._core.definitions.partitions.mapping.multi.base import BaseMultiPartitionMapping
-from dagster._core.definitions.partitions.subset.partitions_subset import PartitionsSubset
-from dagster._core.definitions.partitions.subset.time_window import TimeWindowPartitionsSubset
-from dagster._core.definitions.partitions.utils.mapping import infer_partition_mapping
-from dagster._core.definitions.partitions.utils.time_window import PersistedTimeWindow
-from dagster._core.definitions.reconstruct import (
-    ReconstructableRepository,
-    initialize_repository_def_from_pointer,
-)
-from dagster._core.definitions.repository_definition import RepositoryLoadData
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.definitions.target import AutomationTarget
-from dagster._core.definitions.timestamp import TimestampWithTimezone
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from dagster._core.definitions.utils import check_valid_name
-from dagster._core.errors import DagsterLaunchFailedError
-from dagster._core.execution.api import create_execution_plan
-from dagster._core.execution.plan.compute_generator import (
-    validate_and_coerce_op_result_to_iterator,
-)
-from dagster._core.instance.config import PoolGranularity
-from dagster._core.instance.ref import InstanceRef
-from dagster._core.instance.types import DynamicPartitionsStore, MayHaveInstanceWeakref
-from dagster._core.launcher.base import (
-    CheckRunHealthResult,
-    LaunchRunContext,
-    ResumeRunContext,
-    RunLauncher,
-    WorkerStatus,
-)
-from dagster._core.run_coordinator.queued_run_coordinator import RunQueueConfig
-from dagster._core.storage.dagster_run import (
-    ACTIVE_RUN_STATUSES,
-    FINISHED_STATUSES,
-    IN_PROGRESS_RUN_STATUSES,
-)
-from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, RUN_KEY_TAG
-from dagster._record import copy as copy_record
-from dagster._serdes import ConfigurableClass, ConfigurableClassData
-from dagster._time import dst_safe_strftime, get_current_timestamp, get_timezone
-from dagster._utils import get_run_crash_explanation
-from dagster._utils.concurrency import ConcurrencyKeyInfo
-from dagster._utils.cronstring import get_fixed_minute_interval
-from dagster._utils.error import serializable_error_info_from_exc_info
-from dagster._utils.warnings import disable_dagster_warnings
-from dagster_shared.error import SerializableErrorInfo
-from dagster_shared.serdes import pack_value
+
+from arctic_orchestration.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import sqlalchemy
     from dagster._cli.workspace.cli_target import workspace_opts_to_load_target
-    from dagster._core.op_concurrency_limits_counter import GlobalOpConcurrencyLimitsCounter
+    from dagster._core.code_pointer import CodePointer
+    from dagster._core.definitions import reconstruct
+    from dagster._core.definitions.assets.definition.asset_spec import (
+        SYSTEM_METADATA_KEY_AUTO_CREATED_STUB_ASSET as AUTO_CREATED_STUB,
+    )
+    from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+    from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
+    from dagster._core.definitions.partitions.mapping.multi.base import BaseMultiPartitionMapping
+    from dagster._core.definitions.partitions.subset.partitions_subset import PartitionsSubset
+    from dagster._core.definitions.partitions.subset.time_window import TimeWindowPartitionsSubset
+    from dagster._core.definitions.partitions.utils.mapping import infer_partition_mapping
+    from dagster._core.definitions.partitions.utils.time_window import PersistedTimeWindow
+    from dagster._core.definitions.reconstruct import (
+        ReconstructableRepository,
+        initialize_repository_def_from_pointer,
+    )
+    from dagster._core.definitions.repository_definition import RepositoryLoadData
+    from dagster._core.definitions.run_request import InstigatorType
+    from dagster._core.definitions.target import AutomationTarget
+    from dagster._core.definitions.timestamp import TimestampWithTimezone
+    from dagster._core.definitions.unresolved_asset_job_definition import (
+        UnresolvedAssetJobDefinition,
+    )
+    from dagster._core.definitions.utils import check_valid_name
+    from dagster._core.errors import DagsterLaunchFailedError
+    from dagster._core.execution.api import create_execution_plan
+    from dagster._core.execution.plan.compute_generator import (
+        validate_and_coerce_op_result_to_iterator,
+    )
+    from dagster._core.instance.config import PoolGranularity
+    from dagster._core.instance.ref import InstanceRef
+    from dagster._core.instance.types import DynamicPartitionsStore, MayHaveInstanceWeakref
+    from dagster._core.launcher.base import (
+        CheckRunHealthResult,
+        LaunchRunContext,
+        ResumeRunContext,
+        RunLauncher,
+        WorkerStatus,
+    )
     from dagster._core.remote_representation.code_location import GrpcServerCodeLocation
     from dagster._core.remote_representation.external_data import (
         DEFAULT_MODE_NAME,
         SensorSnap,
         TargetSnap,
     )
+    from dagster._core.run_coordinator.queued_run_coordinator import RunQueueConfig
     from dagster._core.scheduler.instigation import InstigatorTick, SensorInstigatorData, TickStatus
     from dagster._core.secrets.env_file import get_env_var_dict
+    from dagster._core.storage.dagster_run import FINISHED_STATUSES, IN_PROGRESS_RUN_STATUSES
+    from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, RUN_KEY_TAG
     from dagster._core.workspace.context import WorkspaceProcessContext
     from dagster._daemon.types import DaemonHeartbeat
     from dagster._grpc.impl import (
@@ -95,15 +86,77 @@ if TYPE_CHECKING:
         start_run_in_subprocess,
     )
     from dagster._grpc.types import ExecuteExternalJobArgs
+    from dagster._record import copy as copy_record
+    from dagster._serdes import ConfigurableClass, ConfigurableClassData
+    from dagster._time import dst_safe_strftime, get_current_timestamp, get_timezone
+    from dagster._utils import get_run_crash_explanation
+    from dagster._utils.concurrency import ConcurrencyKeyInfo
+    from dagster._utils.cronstring import get_fixed_minute_interval
+    from dagster._utils.error import serializable_error_info_from_exc_info
+    from dagster._utils.warnings import disable_dagster_warnings
     from dagster_shared.cli import WorkspaceOpts
+    from dagster_shared.error import SerializableErrorInfo
+    from dagster_shared.serdes import pack_value
     from dagster_webserver.app import create_app_from_workspace_process_context
 
-#: The modules of the names above, which ``import dagster`` does not import.
+#: The modules of the names above that ``import dagster`` imports, with other names after a colon.
+_EAGER = {
+    "AUTO_CREATED_STUB": "dagster._core.definitions.assets.definition.asset_spec:"
+    "SYSTEM_METADATA_KEY_AUTO_CREATED_STUB_ASSET",
+    "AssetGraph": "dagster._core.definitions.assets.graph.asset_graph",
+    "AutomationTarget": "dagster._core.definitions.target",
+    "BaseMultiPartitionMapping": "dagster._core.definitions.partitions.mapping.multi.base",
+    "CheckRunHealthResult": "dagster._core.launcher.base",
+    "CodePointer": "dagster._core.code_pointer",
+    "ConcurrencyKeyInfo": "dagster._utils.concurrency",
+    "ConfigurableClass": "dagster._serdes",
+    "ConfigurableClassData": "dagster._serdes",
+    "DagsterLaunchFailedError": "dagster._core.errors",
+    "DecoratedOpFunction": "dagster._core.definitions.decorators.op_decorator",
+    "DynamicPartitionsStore": "dagster._core.instance.types",
+    "FINISHED_STATUSES": "dagster._core.storage.dagster_run",
+    "IN_PROGRESS_RUN_STATUSES": "dagster._core.storage.dagster_run",
+    "InstanceRef": "dagster._core.instance.ref",
+    "InstigatorType": "dagster._core.definitions.run_request",
+    "LaunchRunContext": "dagster._core.launcher.base",
+    "MayHaveInstanceWeakref": "dagster._core.instance.types",
+    "PARENT_RUN_ID_TAG": "dagster._core.storage.tags",
+    "PartitionsSubset": "dagster._core.definitions.partitions.subset.partitions_subset",
+    "PersistedTimeWindow": "dagster._core.definitions.partitions.utils.time_window",
+    "PoolGranularity": "dagster._core.instance.config",
+    "RETRY_NUMBER_TAG": "dagster._core.storage.tags",
+    "RUN_KEY_TAG": "dagster._core.storage.tags",
+    "ReconstructableRepository": "dagster._core.definitions.reconstruct",
+    "RepositoryLoadData": "dagster._core.definitions.repository_definition",
+    "ResumeRunContext": "dagster._core.launcher.base",
+    "RunLauncher": "dagster._core.launcher.base",
+    "RunQueueConfig": "dagster._core.run_coordinator.queued_run_coordinator",
+    "SerializableErrorInfo": "dagster_shared.error",
+    "TimeWindowPartitionsSubset": "dagster._core.definitions.partitions.subset.time_window",
+    "TimestampWithTimezone": "dagster._core.definitions.timestamp",
+    "UnresolvedAssetJobDefinition": "dagster._core.definitions.unresolved_asset_job_definition",
+    "WorkerStatus": "dagster._core.launcher.base",
+    "check_valid_name": "dagster._core.definitions.utils",
+    "copy_record": "dagster._record:copy",
+    "create_execution_plan": "dagster._core.execution.api",
+    "disable_dagster_warnings": "dagster._utils.warnings",
+    "dst_safe_strftime": "dagster._time",
+    "get_current_timestamp": "dagster._time",
+    "get_fixed_minute_interval": "dagster._utils.cronstring",
+    "get_run_crash_explanation": "dagster._utils",
+    "get_timezone": "dagster._time",
+    "infer_partition_mapping": "dagster._core.definitions.partitions.utils.mapping",
+    "initialize_repository_def_from_pointer": "dagster._core.definitions.reconstruct",
+    "pack_value": "dagster_shared.serdes",
+    "reconstruct": "dagster._core.definitions",
+    "serializable_error_info_from_exc_info": "dagster._utils.error",
+    "validate_and_coerce_op_result_to_iterator": "dagster._core.execution.plan.compute_generator",
+}
+#: Those that it does not import.
 _LAZY = {
     "DEFAULT_MODE_NAME": "dagster._core.remote_representation.external_data",
     "DaemonHeartbeat": "dagster._daemon.types",
     "ExecuteExternalJobArgs": "dagster._grpc.types",
-    "GlobalOpConcurrencyLimitsCounter": "dagster._core.op_concurrency_limits_counter",
     "GrpcServerCodeLocation": "dagster._core.remote_representation.code_location",
     "IPCErrorMessage": "dagster._grpc.impl",
     "InstigatorTick": "dagster._core.scheduler.instigation",
@@ -120,17 +173,52 @@ _LAZY = {
     "workspace_opts_to_load_target": "dagster._cli.workspace.cli_target",
 }
 
-if not TYPE_CHECKING:  # for mypy, a module with this function would have every name
+
+class _Absent:
+    """Stands for what this version of Dagster does not have: its use is refused, not its import."""
+
+    def __init__(self, path: str) -> None:
+        self.__dict__["path"] = path
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self()
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise ConfigurationError(
+            f"Dagster {dg.__version__} has no {self.__dict__['path']}, which is needed here. "
+            "arctic doctor names the versions that are tested"
+        )
+
+    def __getitem__(self, _: object) -> "_Absent":
+        return self
+
+    def __mro_entries__(self, _: object) -> tuple[()]:
+        return ()
+
+
+def _imported(name: str, path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    try:
+        return getattr(import_module(module), attribute or name)
+    except (ImportError, AttributeError):
+        if find_spec(module.partition(".")[0]) is None:
+            raise  # it belongs to an extra
+        return _Absent(f"{module}.{attribute or name}")
+
+
+if not TYPE_CHECKING:
+    globals().update({name: _imported(name, path) for name, path in _EAGER.items()})
 
     def __getattr__(name: str) -> Any:
         if name not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+        value = globals()[name] = _imported(name, _LAZY[name])
         return value
 
 
 __all__ = [
-    "ACTIVE_RUN_STATUSES",  # runs that take pools
     "AUTO_CREATED_STUB",
     "BEGINS_PASS",
     "DEFAULT_MODE_NAME",  # a required field of TargetSnap
@@ -153,7 +241,6 @@ __all__ = [
     "DecoratedOpFunction",  # the function of an op, which guards are put around
     "DynamicPartitionsStore",  # lets partitions definitions read keys from memory
     "ExecuteExternalJobArgs",  # what a code server is sent to start a run
-    "GlobalOpConcurrencyLimitsCounter",  # the queue's own rule for pools, for explanations
     "GrpcServerCodeLocation",  # the code server beside which a run host is started
     "IPCErrorMessage",
     "InstanceRef",  # the instance, for other processes
@@ -198,12 +285,10 @@ __all__ = [
     "get_timezone",
     "import_instance_classes",
     "in_daemon",
-    "in_progress_pool_counts",
     "infer_partition_mapping",  # the mapping of a dependency that names none
     "initialize_repository_def_from_pointer",
     "is_replaced_each_minute",
     "later_windows",
-    "note_started_run",
     "pack_value",
     "postgres_storages_of",
     "queue_daemon_function",
@@ -245,6 +330,12 @@ _POSTGRES_STORAGES = (
     "dagster_postgres.event_log.event_log",
     "dagster_postgres.schedule_storage.schedule_storage",
 )
+#: the runs that Dagster counts for pools: ACTIVE_RUN_STATUSES since 1.13
+_TAKE_POOLS = [
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
 _QUEUE_DAEMON = "dagster._daemon.run_coordinator.queued_run_coordinator_daemon"
 
 
@@ -352,18 +443,22 @@ def sqlite_run_database(storage: object) -> str | None:
 
 def connect_postgres(storage: Any, **engine: Any) -> "sqlalchemy.Engine":
     """Returns an engine for the server of a storage, with its way to get passwords."""
-    from dagster_postgres.utils import create_pg_engine
-
-    return create_pg_engine(
-        storage.postgres_url, getattr(storage, "_token_provider", None), **engine
-    )
+    token_provider = getattr(storage, "_token_provider", None)
+    return create_postgres_engine(storage.postgres_url, token_provider, **engine)
 
 
-def create_postgres_engine(url: str, token_provider: Any, **engine: Any) -> "sqlalchemy.Engine":
+def create_postgres_engine(
+    url: str, token_provider: Any = None, **engine: Any
+) -> "sqlalchemy.Engine":
     """Returns an engine as Dagster's Postgres storages make it."""
-    from dagster_postgres.utils import create_pg_engine
+    from dagster_postgres import utils
 
-    return create_pg_engine(url, token_provider, **engine)
+    if hasattr(utils, "create_pg_engine"):
+        return utils.create_pg_engine(url, token_provider, **engine)
+    # Dagster 1.12 knows passwords alone.
+    import sqlalchemy
+
+    return sqlalchemy.create_engine(url, **engine)
 
 
 def replace_engine_factory(factory: Any) -> None:
@@ -373,7 +468,9 @@ def replace_engine_factory(factory: Any) -> None:
     """
     for name in _POSTGRES_STORAGES:
         if module := sys.modules.get(name):
-            module.create_pg_engine = factory  # type: ignore[attr-defined]
+            # In Dagster 1.12 they call SQLAlchemy's function themselves.
+            own = "create_pg_engine" if hasattr(module, "create_pg_engine") else "create_engine"
+            setattr(module, own, factory)
 
 
 def postgres_storages_of(instance: dg.DagsterInstance) -> Sequence[Any]:
@@ -457,14 +554,30 @@ def resume_from_failure() -> None:
     impl.core_execute_run = partial(impl.core_execute_run, resume_from_failure=True)
 
 
-def note_started_run(launcher: dg.DefaultRunLauncher, run_id: str) -> None:
-    """Makes the launcher wait for the run where it waits for those that it launched itself."""
-    launcher._run_ids.add(run_id)
+def pool_counts(
+    instance: dg.DagsterInstance, names: Sequence[str], granularity: PoolGranularity, buffer: int
+) -> tuple[Callable[[dg.DagsterRun], bool], Mapping[str, ConcurrencyKeyInfo], Mapping[str, int]]:
+    """Returns whether pools hold a run by the queue's own rule, and the state of the named ones.
 
+    The state is the slots of each that has a limit, and how many active runs take it. Only reads:
+    Dagster's daemon would also give a new pool its default limit.
+    """
+    from dagster._core.op_concurrency_limits_counter import GlobalOpConcurrencyLimitsCounter
 
-def in_progress_pool_counts(counter: "GlobalOpConcurrencyLimitsCounter") -> Mapping[str, int]:
-    """Returns how many runs in progress take each pool; 0 for other names."""
-    return counter._in_progress_pool_counts
+    storage = instance.event_log_storage
+    limited = storage.get_concurrency_keys()
+    infos = {name: storage.get_concurrency_info(name) for name in names if name in limited}
+    counter = GlobalOpConcurrencyLimitsCounter(
+        instance,
+        # Without the run that is asked about, for which it would set limits.
+        [],
+        instance.get_run_records(dg.RunsFilter(statuses=_TAKE_POOLS)),
+        concurrency_keys=limited,
+        pool_limits=[],
+        slot_count_offset=buffer,
+        pool_granularity=granularity,
+    )
+    return counter.is_blocked, infos, counter._in_progress_pool_counts
 
 
 def queue_daemon_function() -> str | None:

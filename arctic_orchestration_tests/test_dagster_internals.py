@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import dagster
 import pytest
 
 import arctic_orchestration
@@ -28,7 +29,7 @@ OTHERS = sorted(set(FILE.parent.rglob("*.py")) - {FILE})
 USED: dict[str, tuple[str, ...]] = {
     # names of which nothing further is used, or the value
     **dict.fromkeys((
-        "CodePointer", "BaseMultiPartitionMapping", "DEFAULT_MODE_NAME", "ACTIVE_RUN_STATUSES",
+        "CodePointer", "BaseMultiPartitionMapping", "DEFAULT_MODE_NAME",
         "FINISHED_STATUSES", "IN_PROGRESS_RUN_STATUSES", "PARENT_RUN_ID_TAG", "RETRY_NUMBER_TAG",
         "RUN_KEY_TAG", "DagsterLaunchFailedError",
         "StartRunInSubprocessSuccessful", "INDEX_SHARD_NAME",
@@ -96,7 +97,7 @@ USED: dict[str, tuple[str, ...]] = {
     "ConcurrencyKeyInfo": ("slot_count", "claimed_slots", "pending_steps", "pending_step_count"),
     "GlobalOpConcurrencyLimitsCounter": (
         "(instance runs in_progress_run_records concurrency_keys pool_limits slot_count_offset "
-        "pool_granularity concurrency_info_by_key)", "is_blocked(run)", "_in_progress_pool_counts",
+        "pool_granularity)", "is_blocked(run)", "_in_progress_pool_counts",
     ),
     "PoolGranularity": ("OP", "RUN"),
     "RunQueueConfig": (
@@ -153,7 +154,7 @@ USED: dict[str, tuple[str, ...]] = {
     "get_current_timestamp": ("()",),
     "SqliteEventLogStorage": ("path_for_shard(run_id)",),
     "SqliteRunStorage": ("_conn_string",),
-    "create_pg_engine": ("(postgres_url token_provider)",),
+    "utils": ("create_pg_engine(postgres_url token_provider)",),
     "pack_value": ("(val)",),
 }  # fmt: skip
 #: Private parts of classes that are public.
@@ -167,9 +168,6 @@ PRIVATE_PARTS: dict[str, tuple[str, ...]] = {
     "dagster._core.storage.event_log.sql_event_log.SqlEventLogStorage": (
         "_event_to_row(event)", "_store_asset_event(conn event event_id)", "index_transaction()",
         "run_connection(run_id)", "get_maximum_record_id()",
-    ),
-    "dagster.DefaultRunLauncher": (
-        "launch_run_from_grpc_client(instance run grpc_client)", "_run_ids",
     ),
     "dagster.OpDefinition": ("compute_fn", "_name", "_description", "_compute_fn"),
     "dagster._core.remote_representation.external.RemoteRepository": ("repository_snap",),
@@ -317,18 +315,54 @@ def test_modules_and_functions_that_are_named_by_strings(internals: Any) -> None
         assert callable(getattr(owner, name)), name
 
 
-def test_lazy_names_are_those_that_are_imported_for_types(internals: Any) -> None:
+def test_the_runs_that_take_pools_are_those_that_dagster_counts(internals: Any) -> None:
+    dagster_run = importlib.import_module("dagster._core.storage.dagster_run")
+    counted = getattr(dagster_run, "ACTIVE_RUN_STATUSES", dagster_run.IN_PROGRESS_RUN_STATUSES)
+    assert counted == internals._TAKE_POOLS
+
+
+def test_the_names_are_those_that_are_imported_for_types(internals: Any) -> None:
     """Each has the module from which mypy imports it; another name is an AttributeError."""
     checked = next(node for node in ast.parse(FILE.read_text()).body if isinstance(node, ast.If))
     assert ast.unparse(checked.test) == "TYPE_CHECKING"
     assert {
-        name.name: node.module
+        name.asname or name.name: f"{node.module}:{name.name}" if name.asname else node.module
         for node in checked.body
         if isinstance(node, ast.ImportFrom)
         for name in node.names
-    } == internals._LAZY
+    } == {**internals._EAGER, **internals._LAZY}
     with pytest.raises(AttributeError, match="Sensorsnap"):
         _ = internals.Sensorsnap
+
+
+#: A Dagster of which all private modules but those that it imports itself are gone, or changed.
+_OF_THE_FUTURE = """
+import sys, dagster
+for name in list(sys.modules):
+    module = sys.modules[name]
+    if name.startswith("dagster._") and name != "dagster._utils" and module is not None:
+        sys.modules[name] = type(sys)(name)
+        sys.modules[name].__path__ = []
+from arctic_orchestration import Arctic, Schedule, dagster_internals, on
+from arctic_orchestration.errors import ConfigurationError
+assert type(dagster_internals.RunLauncher).__name__ == "_Absent", dagster_internals.RunLauncher
+Schedule(name="s", target="work", trigger=on.cron("0 4 * * *"))
+import arctic_orchestration.cli.main, arctic_orchestration.coordinator
+import arctic_orchestration.run_launcher.launcher
+try:
+    dagster_internals.create_execution_plan(None)
+except ConfigurationError as error:
+    print(error)
+"""
+
+
+def test_a_dagster_without_its_private_parts_is_imported_and_refused_in_use() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _OF_THE_FUTURE], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"Dagster {dagster.__version__} has no dagster._core.execution.api." in done.stdout
+    assert "arctic doctor" in done.stdout
 
 
 def test_every_name_is_exported_and_used(internals: Any) -> None:

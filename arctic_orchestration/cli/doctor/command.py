@@ -2,11 +2,8 @@
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 from rich.table import Table
@@ -19,6 +16,7 @@ from arctic_orchestration.cli.doctor import (
     machine_checks,
     run_queue_checks,
     state_checks,
+    version_checks,
 )
 from arctic_orchestration.console.dagster_errors import dagster_message
 from arctic_orchestration.console.display import print_json
@@ -28,11 +26,6 @@ from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.errors import ArcticError, JavaNotFound, SchemaTooNew
 from arctic_orchestration.settings import Settings, without_parameters
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
-
-if TYPE_CHECKING:
-    pass
-
-_FAMILY = {"dagster": "1.13.27", "dagster-webserver": "1.13.27", "dagster-pyspark": "0.29.27"}
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -66,7 +59,7 @@ def _shown() -> list[Finding]:
 
 def examine() -> list[Finding]:
     """Runs all checks; a check that fails with an error is a finding, too."""
-    findings = [*_guarded("versions", _versions), *_guarded("java", _java)]
+    findings = [*_guarded("versions", version_checks.versions), *_guarded("java", _java)]
     findings += _guarded("state database", _state_database)
     findings += _guarded("permissions", state_checks.permissions)
     findings += _guarded("locations", state_checks.locations)
@@ -109,19 +102,6 @@ def _guarded(check: str, examined: Callable[[], list[Finding]]) -> list[Finding]
     except Exception as error:
         text = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
         return [Finding(check=check, status=BAD, found=text, advice="see the message")]
-
-
-def _versions() -> list[Finding]:
-    installed = {name: metadata.version(name) for name in _FAMILY}
-    with suppress(metadata.PackageNotFoundError):
-        installed["dagster-postgres"] = metadata.version("dagster-postgres")
-    wanted = {**_FAMILY, "dagster-postgres": _FAMILY["dagster-pyspark"]}
-    wrong = {name: found for name, found in installed.items() if found != wanted[name]}
-    found = ", ".join(f"{name} {version}" for name, version in installed.items())
-    if wrong:
-        pins = " ".join(f"{name}=={wanted[name]}" for name in wrong)
-        return [Finding(check="versions", status=BAD, found=found, advice=f"pip install {pins}")]
-    return [Finding(check="versions", status=GOOD, found=found)]
 
 
 def _java() -> list[Finding]:

@@ -49,18 +49,8 @@ class Pools:
 
 
 def pools_of(instance: "DagsterInstance", run: "DagsterRun") -> Pools | None:
-    """Returns the pools of the run's steps, judged by Dagster's own rule, or None.
-
-    Only reads: Dagster's daemon would also give a new pool its default limit.
-    """
-    from dagster import RunsFilter
-
-    from arctic_orchestration.dagster_internals import (
-        ACTIVE_RUN_STATUSES,
-        GlobalOpConcurrencyLimitsCounter,
-        PoolGranularity,
-        in_progress_pool_counts,
-    )
+    """Returns the pools of the run's steps, judged by Dagster's own rule, or None."""
+    from arctic_orchestration.dagster_internals import PoolGranularity, pool_counts
 
     needs = run.run_op_concurrency
     config = instance.get_concurrency_config()
@@ -69,24 +59,10 @@ def pools_of(instance: "DagsterInstance", run: "DagsterRun") -> Pools | None:
     granularity = config.pool_config.pool_granularity or PoolGranularity.OP
     whole_run = granularity == PoolGranularity.RUN
     names = sorted((needs.all_pools or ()) if whole_run else needs.root_key_counts)
-    storage = instance.event_log_storage
-    limited = storage.get_concurrency_keys()
-    infos = storage.get_concurrency_infos([name for name in names if name in limited])
-    counter = GlobalOpConcurrencyLimitsCounter(
-        instance,
-        # Without the run itself, for which it would set limits.
-        [],
-        instance.get_run_records(RunsFilter(statuses=ACTIVE_RUN_STATUSES)),
-        concurrency_keys=limited,
-        pool_limits=[],
-        slot_count_offset=config.run_queue_config.op_concurrency_slot_buffer,
-        pool_granularity=granularity,
-        concurrency_info_by_key=dict(infos),
-    )
-    in_progress = in_progress_pool_counts(counter)
-    looked_at = config.run_queue_config.should_block_op_concurrency_limited_runs
-    hold = looked_at and counter.is_blocked(run)
     offset = config.run_queue_config.op_concurrency_slot_buffer
+    holds, infos, in_progress = pool_counts(instance, names, granularity, offset)
+    looked_at = config.run_queue_config.should_block_op_concurrency_limited_runs
+    hold = looked_at and holds(run)
     pools = [_pool(name, infos.get(name), in_progress[name], whole_run, offset) for name in names]
     if not looked_at:
         text = "are not checked before a run starts (block_op_concurrency_limited_runs)"

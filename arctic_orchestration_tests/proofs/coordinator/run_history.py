@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from dagster import DagsterEventType, DagsterInstance, DagsterRunStatus, RunsFilter
-from dagster._core.storage.dagster_run import ACTIVE_RUN_STATUSES, RunRecord
+from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES, RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class Sampler:
         self._thread.join()
 
     def _look(self) -> None:
-        active = RunsFilter(job_name=self._job, statuses=ACTIVE_RUN_STATUSES)
+        active = RunsFilter(job_name=self._job, statuses=IN_PROGRESS_RUN_STATUSES)
         while not self._ended.wait(0.05):
             self.most = max(self.most, self._instance.get_runs_count(active))
             self.looks += 1
