@@ -1,0 +1,135 @@
+"""The deployment of ``deploy/compose.yaml`` makes the tables of the flights lake.
+
+Real processes on loopback: Postgres behind PgBouncer in transaction mode, the daemon, the
+webserver, two code servers, the service, two workers, and a standalone cluster of Spark with two
+workers.
+``ARCTIC_PROOF=full`` lands seven days of flights; by default it is one.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from arctic_orchestration.flights.demo_compaction import progress
+from arctic_orchestration.flights.feeding import DagsterAnnouncements, feed_days
+from arctic_orchestration.flights.feeds import first_days
+from arctic_orchestration.flights.landing import Landing
+from arctic_orchestration.flights.source import FlightsSource
+from arctic_orchestration.flights.totals import TABLES, compare, totals_of
+from arctic_orchestration.lake import open_catalog
+from arctic_orchestration.schedules.views.overview import overview
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.deployment.topology import Topology, find_pgbouncer, topology, wait
+from arctic_orchestration_tests.postgres import PostgresServer
+
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
+
+FULL = os.environ.get("ARCTIC_PROOF") == "full"
+DAYS = 7 if FULL else 1
+SECONDS = 1800 if FULL else 500
+#: what a process may have
+CONNECTIONS = 4
+
+
+class Watch:
+    """The most connections that each process ever had at a time."""
+
+    def __init__(self, made: Topology) -> None:
+        self.most: dict[int, int] = {}
+        self._made = made
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._end.wait(0.2):
+            for process, count in self._made.connections().items():
+                self.most[process] = max(count, self.most.get(process, 0))
+
+    def close(self) -> None:
+        self._end.set()
+        self._thread.join()
+        self.most.pop(os.getpid(), None)
+
+
+@pytest.fixture
+def made(
+    tmp_path: Path, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Topology]:
+    if find_pgbouncer() is None:
+        reason = "PgBouncer is not installed: see tools/ensure_postgres"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    with topology(tmp_path / "home", postgres_server) as services:
+        for name, value in services.environment("daemon").items():
+            monkeypatch.setenv(name, value)
+        yield services
+
+
+def _answer(url: str, **headers: str) -> str:
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as page:
+        return str(page.read().decode())
+
+
+def test_the_tables_are_made_by_all_parts_behind_a_pooler(made: Topology) -> None:
+    """No process has more than four connections, and none of the server's is held for one."""
+    watch = Watch(made)
+    for service in ("spark-master", "spark-worker", "code-flights", "code-reports"):
+        made.start(service)
+    for service in ("daemon", "webserver", "service", "worker"):
+        made.start(service)
+    settings = Settings.from_environment()
+    database = Database(settings.database_url)
+
+    def followed() -> bool:
+        with database.read() as tx:
+            return overview(tx, settings.cluster, "flights").following is not None
+
+    wait(made, followed, 120, "the dispatcher follows the event log")
+    days = first_days(DAYS)
+    totals = totals_of(days)
+    with dg.DagsterInstance.get() as instance:
+        announcements = DagsterAnnouncements(instance)
+        for _ in feed_days(FlightsSource.installed(), Landing.of(settings), announcements, days):
+            pass
+        catalog = open_catalog(settings)
+
+        def agree() -> bool:
+            names = {f"nyc.{name}" for name in TABLES}
+            there = {".".join(table) for table in catalog.list_tables("nyc")}
+            return names <= there and compare(catalog, totals) == []
+
+        wait(made, agree, SECONDS, "the tables agree")
+
+        def at_rest() -> bool:
+            names = [f"nyc.{name}" for name in TABLES]
+            with database.read() as tx:
+                return not progress(tx, catalog, instance, names).restless
+
+        wait(made, at_rest, SECONDS, "compaction is at rest")
+        assert compare(catalog, totals) == []
+    command = [str(Path(sys.executable).with_name("arctic")), "tokens", "create", "me"]
+    token = subprocess.run(
+        [*command, "--scope", "*:read", "--json"], capture_output=True, text=True, check=True
+    )
+    bearer = f"Bearer {json.loads(token.stdout)['token']}"
+    for root in (
+        f"http://127.0.0.1:{made.port(3001)}",
+        f"http://127.0.0.1:{made.port(3000)}/arctic",
+    ):
+        listed = json.loads(_answer(f"{root}/api/v1/schedules", Authorization=bearer))
+        assert "flights" in {schedule["name"] for schedule in listed["items"]}
+    assert "Dagster" in _answer(f"http://127.0.0.1:{made.port(3000)}/")
+    database.close()
+    watch.close()
+    assert watch.most
+    too_many = {process: count for process, count in watch.most.items() if count > CONNECTIONS}
+    assert not too_many

@@ -1,0 +1,262 @@
+"""The services of ``deploy/compose.yaml``, as processes on loopback.
+
+Commands, environment and configuration are those of the files; names of services become loopback,
+ports free ones, and the folders of the image and of the volumes those of a test.
+"""
+
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+import psycopg2
+import pyspark
+import yaml
+
+from arctic_orchestration.lake import find_java
+from arctic_orchestration_tests.lake.sessions import FAST, jvm_options
+from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.proofs.dagster_processes import (
+    end_with_the_parent,
+    free_port,
+    until,
+)
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+PASSWORD = "secret1"
+_PORTS = re.compile(r"(?<![\w.])(5432|6432|4000|4001|3000|3001|7077|8080)(?!\w)")
+_NAMES = re.compile(r"(?:(?<=[@/=])|^)(database|pgbouncer|code-\w+|spark-master)(?=[: ]|$)")
+_FOLDERS = re.compile(r"/opt/dagster|/lake\b|/tmp/users\.txt")
+
+
+def compose() -> dict[str, Any]:
+    """The file, as it is."""
+    document: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return document
+
+
+def find_pgbouncer() -> str | None:
+    """The program; Debian has it where only an administrator looks."""
+    return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
+class Topology:
+    """Starts services by their names, and ends them."""
+
+    def __init__(self, home: Path, server: PostgresServer) -> None:
+        self._services: dict[str, Any] = compose()["services"]
+        self.home = home
+        self._lake = home / "lake"
+        for folder in (home / "storage", self._lake):
+            folder.mkdir(parents=True)
+        self._ports = {str(port): str(free_port()) for port in (6432, 4000, 4001, 3000, 3001)}
+        self._ports |= {"5432": str(server.port), "7077": str(free_port()), "8080": "0"}
+        self._started: list[subprocess.Popen[bytes]] = []
+        #: where PgBouncer's account may read
+        self._pooler = Path(tempfile.mkdtemp(prefix="pgbouncer-"))
+        self._pooler.chmod(0o755)
+        for name in ("dagster.yaml", "workspace.yaml"):
+            (home / name).write_text(self.here((DEPLOY / name).read_text()))
+        (home / "spark").mkdir()
+        cheap = "".join(f"{name} {value}\n" for name, value in FAST.items())
+        defaults = (DEPLOY / "spark-defaults.conf").read_text()
+        (home / "spark" / "spark-defaults.conf").write_text(defaults + cheap)
+
+    def here(self, text: str) -> str:
+        """A text of the files, with what it is called here."""
+        text = re.sub(r"\$\{POSTGRES_PASSWORD[^}]*\}", PASSWORD, text)
+        text = text.replace("0.0.0.0", "127.0.0.1").replace(
+            "listen_addr = *", "listen_addr = 127.0.0.1"
+        )
+        text = re.sub(r"(host: )[\w-]+", r"\g<1>127.0.0.1", text)
+        text = _NAMES.sub("127.0.0.1", text)
+        text = _PORTS.sub(lambda match: self._ports[match[0]], text)
+        folders = {
+            "/opt/dagster": str(self.home),
+            "/lake": str(self._lake),
+            "/tmp/users.txt": str(self._pooler / "users.txt"),
+        }
+        return _FOLDERS.sub(lambda match: folders[match[0]], text)
+
+    def port(self, number: int) -> int:
+        """The port that one of the files has here."""
+        return int(self._ports[str(number)])
+
+    def environment(self, service: str) -> dict[str, str]:
+        """What a service has of the file and of its image."""
+        own = self._services[service].get("environment", {})
+        return {
+            **{name: self.here(str(value)) for name, value in own.items()},
+            "DAGSTER_HOME": str(self.home),
+            "JAVA_HOME": str(find_java().home),
+            "SPARK_DAEMON_JAVA_OPTS": jvm_options(),
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_CONF_DIR": str(self.home / "spark"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def command(self, service: str) -> list[str]:
+        """The command of a service, with the programs of this environment."""
+        program, *words = (self.here(str(word)) for word in self._services[service]["command"])
+        folder = Path(sys.executable).parent
+        if program == "spark-class":
+            folder = Path(pyspark.__file__).parent / "bin"
+            words = ["0" if word == "8081" else word for word in words]
+        return [str(folder / program), *words]
+
+    def log(self, service: str) -> Path:
+        return self.home / f"{service}.log"
+
+    def start(self, service: str) -> None:
+        """Starts every replica of a service."""
+        for _ in range(self._services[service].get("deploy", {}).get("replicas", 1)):
+            with self.log(service).open("ab") as log:
+                environment = {**_inherited(), **self.environment(service)}
+                self._started.append(self._popen(self.command(service), environment, log))
+
+    def _popen(
+        self, command: list[str], environment: Mapping[str, str], log: IO[bytes], **options: Any
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command, env=dict(environment), cwd=self.home, stdin=subprocess.DEVNULL, stdout=log,
+            stderr=log, preexec_fn=end_with_the_parent, **options,
+        )  # fmt: skip
+
+    def complete(self, service: str) -> None:
+        """Runs a service that ends."""
+        self.start(service)
+        assert self._started.pop().wait(120) == 0, self.log(service).read_text()
+
+    def start_pgbouncer(self) -> None:
+        """As the image does it: users, then the program with the configuration of the files."""
+        program = find_pgbouncer()
+        assert program is not None
+        variables = self._services["pgbouncer"]["environment"]
+        user, password = (self.here(variables[name]) for name in ("PGUSER", "PGPASSWORD"))
+        configuration = self._pooler / "pgbouncer.ini"
+        configuration.write_text(
+            self.here((DEPLOY / "pgbouncer.ini").read_text()) + f"stats_users = {user}\n"
+        )
+        users = self._pooler / "users.txt"
+        users.write_text(f'"{user}" "{password}"\n')
+        options: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            account = pwd.getpwnam("postgres")
+            os.chown(users, account.pw_uid, account.pw_gid)
+            options = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        users.chmod(0o600)
+        with self.log("pgbouncer").open("ab") as log:
+            command = [program, str(configuration)]
+            self._started.append(self._popen(command, os.environ, log, **options))
+        until(self._pools, 30, "PgBouncer answers")
+
+    def _pools(self) -> bool:
+        try:
+            self.pool("SHOW VERSION")
+        except psycopg2.OperationalError:
+            return False
+        return True
+
+    def pool(self, command: str) -> list[dict[str, Any]]:
+        """Rows of a command of PgBouncer's console."""
+        connection = psycopg2.connect(
+            host="127.0.0.1", port=self.port(6432), user="dagster", password=PASSWORD,
+            dbname="pgbouncer",
+        )  # fmt: skip
+        try:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(command)
+                names = [column.name for column in cursor.description or ()]
+                return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        finally:
+            connection.close()
+
+    def connections(self) -> Counter[int]:
+        """How many connections to the pooler each process has at this moment."""
+        pooler = self.port(6432)
+        return Counter(
+            opened.pid
+            for opened in psutil.net_connections("tcp")
+            if opened.raddr and opened.raddr.port == pooler and opened.pid is not None
+        )
+
+    def logs(self) -> str:
+        """The ends of what the services have written."""
+        return "\n".join(
+            f"{file.name}:\n{file.read_text(errors='replace')[-2000:]}"
+            for file in sorted(self.home.glob("*.log"))
+        )
+
+    def close(self) -> None:
+        """Ends all services, and what they have started."""
+        roots = [psutil.Process(process.pid) for process in self._started if process.poll() is None]
+        for root in roots:
+            for member in [*root.children(recursive=True), root]:
+                _kill(member)
+        for process in psutil.process_iter():
+            # Run hosts belong to nobody.
+            try:
+                if process.environ().get("DAGSTER_HOME") == str(self.home):
+                    _kill(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        for started in self._started:
+            started.wait(30)
+        shutil.rmtree(self._pooler, ignore_errors=True)
+
+
+def _kill(process: psutil.Process) -> None:
+    if process.pid == os.getpid():
+        return
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        return
+
+
+def _inherited() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ARCTIC_", "DAGSTER_", "PYICEBERG_", "SPARK_", "PYSPARK_"))
+    }
+
+
+@contextmanager
+def topology(home: Path, server: PostgresServer) -> Iterator[Topology]:
+    """Yields the services, of which the pooler runs and the schema is there."""
+    server.execute(f"create role dagster login superuser password '{PASSWORD}'")
+    server.execute("create database dagster owner dagster")
+    made = Topology(home, server)
+    try:
+        made.start_pgbouncer()
+        made.complete("setup")
+        yield made
+    finally:
+        made.close()
+        server.drop_database("dagster")
+        server.execute("drop role dagster")
+
+
+def wait(made: Topology, condition: Any, seconds: float, what: str) -> None:
+    """Waits for a condition; a failure shows what the services have written."""
+    began = time.monotonic()
+    try:
+        until(condition, seconds, what)
+    except AssertionError as error:
+        waited = time.monotonic() - began
+        raise AssertionError(f"{error} ({waited:.0f} s)\n{made.logs()}") from None
