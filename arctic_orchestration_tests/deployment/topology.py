@@ -53,7 +53,8 @@ def find_pgbouncer() -> str | None:
 class Topology:
     """Starts services by their names, and ends them."""
 
-    def __init__(self, home: Path, server: PostgresServer) -> None:
+    def __init__(self, home: Path, server: PostgresServer, spark_master: str | None) -> None:
+        self._spark_master = spark_master
         self._services: dict[str, Any] = compose()["services"]
         self.home = home
         self._lake = home / "lake"
@@ -97,6 +98,7 @@ class Topology:
         own = self._services[service].get("environment", {})
         return {
             **{name: self.here(str(value)) for name, value in own.items()},
+            **({"ARCTIC_SPARK_MASTER": self._spark_master} if self._spark_master else {}),
             "DAGSTER_HOME": str(self.home),
             "JAVA_HOME": str(find_java().home),
             "SPARK_DAEMON_JAVA_OPTS": jvm_options(),
@@ -237,11 +239,16 @@ def _inherited() -> dict[str, str]:
 
 
 @contextmanager
-def topology(home: Path, server: PostgresServer) -> Iterator[Topology]:
-    """Yields the services, of which the pooler runs and the schema is there."""
+def topology(
+    home: Path, server: PostgresServer, spark_master: str | None = None
+) -> Iterator[Topology]:
+    """Yields the services, of which the pooler runs and the schema is there.
+
+    ``spark_master`` takes the place of the files' cluster.
+    """
     server.execute(f"create role dagster login superuser password '{PASSWORD}'")
     server.execute("create database dagster owner dagster")
-    made = Topology(home, server)
+    made = Topology(home, server, spark_master)
     try:
         made.start_pgbouncer()
         made.complete("setup")
