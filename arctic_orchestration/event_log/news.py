@@ -21,7 +21,7 @@ from arctic_orchestration.event_log.sqlite_log import SqliteSql
 
 #: how often SQLite is polled, at a few microseconds each
 _SQLITE_SECONDS = 0.05
-#: Not all writers notify: batches do not, nor do connections through some poolers.
+#: Not all writers notify: batches do not. Behind a pooler nothing is announced at all.
 _POSTGRES_SECONDS = 1.0
 #: the channel to which dagster-postgres sends the id of each event that it stores
 _CHANNEL = "run_events"
@@ -114,7 +114,11 @@ class _PostgresNews:
         if self._connection is None:
             self._connection = self._engine.connect()
             with self._connection.connection.cursor() as cursor:
-                cursor.execute(f"listen {_CHANNEL}")
+                cursor.execute("select pg_backend_pid()")
+                # Behind a pooler of transactions, LISTEN would stay with the server's connection,
+                # and every process that gets it later would collect the notifications.
+                if cursor.fetchone()[0] == cursor.connection.info.backend_pid:
+                    cursor.execute(f"listen {_CHANNEL}")
         return self._connection.connection.dbapi_connection
 
     def close(self) -> None:

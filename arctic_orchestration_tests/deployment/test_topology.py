@@ -31,7 +31,6 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.deployment.topology import (
     Topology,
     compose,
-    find_pgbouncer,
     topology,
     wait,
 )
@@ -76,9 +75,6 @@ class Watch:
 def made(
     tmp_path: Path, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Topology]:
-    if find_pgbouncer() is None:
-        reason = "PgBouncer is not installed: see tools/ensure_postgres"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     master = None if FULL else "local[1]"
     with topology(tmp_path / "home", postgres_server, master) as services:
         for name, value in services.environment("daemon").items():

@@ -21,6 +21,7 @@ from typing import IO, Any
 import psutil
 import psycopg2
 import pyspark
+import pytest
 import yaml
 
 from arctic_orchestration.lake import find_java
@@ -246,6 +247,9 @@ def topology(
 
     ``spark_master`` takes the place of the files' cluster.
     """
+    if find_pgbouncer() is None:
+        reason = "PgBouncer is not installed: see tools/ensure_postgres"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     server.execute(f"create role dagster login superuser password '{PASSWORD}'")
     server.execute("create database dagster owner dagster")
     made = Topology(home, server, spark_master)
