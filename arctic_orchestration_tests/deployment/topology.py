@@ -105,6 +105,7 @@ class Topology:
             "SPARK_DAEMON_JAVA_OPTS": jvm_options(),
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_CONF_DIR": str(self.home / "spark"),
+            "SPARK_WORKER_DIR": str(self.home / "spark-work"),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
             "PYSPARK_PYTHON": sys.executable,
