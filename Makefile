@@ -43,10 +43,10 @@ dev: $(STAMP)  ## Dagster's UI and arctic serve with the flights lake alive: por
 # The order of files is that of conftest.py; xdist's own has the proofs, which are few, at the end.
 # A process that dies ends the whole: with another one in its place, xdist waits for ever for what
 # it had left of its file.
-# Proofs also wait, for leases and intervals: a third worker uses that time of two cores.
+# Proofs also wait, for leases and intervals: two more workers use that time of two cores.
 test: $(STAMP)  ## all tests, the long proofs in a small size
 	sh tools/ensure_postgres
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder \
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder \
 		--max-worker-restart 0 --durations 25 --durations-min 10
 
 test-versions: $(STAMP)  ## the tests that touch a dependency, with its oldest and newest versions

@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from dagster._core.run_coordinator.queued_run_coordinator import RunQueueConfig
     from dagster._core.scheduler.instigation import InstigatorTick, SensorInstigatorData, TickStatus
     from dagster._core.secrets.env_file import get_env_var_dict
-    from dagster._core.storage.dagster_run import FINISHED_STATUSES, IN_PROGRESS_RUN_STATUSES
     from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, RUN_KEY_TAG
     from dagster._core.workspace.context import WorkspaceProcessContext
     from dagster._daemon.types import DaemonHeartbeat
@@ -114,8 +113,6 @@ _EAGER = {
     "DagsterLaunchFailedError": "dagster._core.errors",
     "DecoratedOpFunction": "dagster._core.definitions.decorators.op_decorator",
     "DynamicPartitionsStore": "dagster._core.instance.types",
-    "FINISHED_STATUSES": "dagster._core.storage.dagster_run",
-    "IN_PROGRESS_RUN_STATUSES": "dagster._core.storage.dagster_run",
     "InstanceRef": "dagster._core.instance.ref",
     "InstigatorType": "dagster._core.definitions.run_request",
     "LaunchRunContext": "dagster._core.launcher.base",
@@ -193,6 +190,14 @@ class _Absent:
 
     def __getitem__(self, _: object) -> "_Absent":
         return self
+
+    def __iter__(self) -> NoReturn:
+        self()
+
+    def __or__(self, _: object) -> "_Absent":
+        return self
+
+    __ror__ = __or__
 
     def __mro_entries__(self, _: object) -> tuple[()]:
         return ()
@@ -330,6 +335,14 @@ _POSTGRES_STORAGES = (
     "dagster_postgres.event_log.event_log",
     "dagster_postgres.schedule_storage.schedule_storage",
 )
+#: Dagster's own lists, of its public statuses; a run is suspended since 1.13.
+FINISHED_STATUSES = [
+    dg.DagsterRunStatus.SUCCESS,
+    dg.DagsterRunStatus.FAILURE,
+    dg.DagsterRunStatus.CANCELED,
+]
+_IN_PROGRESS = ("STARTING", "STARTED", "SUSPENDED", "CANCELING")
+IN_PROGRESS_RUN_STATUSES = [status for status in dg.DagsterRunStatus if status.name in _IN_PROGRESS]
 #: the runs that Dagster counts for pools: ACTIVE_RUN_STATUSES since 1.13
 _TAKE_POOLS = [
     dg.DagsterRunStatus.STARTING,
@@ -577,6 +590,8 @@ def pool_counts(
         slot_count_offset=buffer,
         pool_granularity=granularity,
     )
+    # It has those of the runs that it was given.
+    counter._concurrency_info_by_key.update(infos)
     return counter.is_blocked, infos, counter._in_progress_pool_counts
 
 

@@ -30,7 +30,7 @@ USED: dict[str, tuple[str, ...]] = {
     # names of which nothing further is used, or the value
     **dict.fromkeys((
         "CodePointer", "BaseMultiPartitionMapping", "DEFAULT_MODE_NAME",
-        "FINISHED_STATUSES", "IN_PROGRESS_RUN_STATUSES", "PARENT_RUN_ID_TAG", "RETRY_NUMBER_TAG",
+        "PARENT_RUN_ID_TAG", "RETRY_NUMBER_TAG",
         "RUN_KEY_TAG", "DagsterLaunchFailedError",
         "StartRunInSubprocessSuccessful", "INDEX_SHARD_NAME",
         "SYSTEM_METADATA_KEY_AUTO_CREATED_STUB_ASSET",
@@ -98,6 +98,7 @@ USED: dict[str, tuple[str, ...]] = {
     "GlobalOpConcurrencyLimitsCounter": (
         "(instance runs in_progress_run_records concurrency_keys pool_limits slot_count_offset "
         "pool_granularity)", "is_blocked(run)", "_in_progress_pool_counts",
+        "_concurrency_info_by_key",
     ),
     "PoolGranularity": ("OP", "RUN"),
     "RunQueueConfig": (
@@ -154,7 +155,6 @@ USED: dict[str, tuple[str, ...]] = {
     "get_current_timestamp": ("()",),
     "SqliteEventLogStorage": ("path_for_shard(run_id)",),
     "SqliteRunStorage": ("_conn_string",),
-    "utils": ("create_pg_engine(postgres_url token_provider)",),
     "pack_value": ("(val)",),
 }  # fmt: skip
 #: Private parts of classes that are public.
@@ -169,6 +169,7 @@ PRIVATE_PARTS: dict[str, tuple[str, ...]] = {
         "_event_to_row(event)", "_store_asset_event(conn event event_id)", "index_transaction()",
         "run_connection(run_id)", "get_maximum_record_id()",
     ),
+    "dagster_postgres.utils": ("create_pg_engine(postgres_url token_provider)",),
     "dagster.OpDefinition": ("compute_fn", "_name", "_description", "_compute_fn"),
     "dagster._core.remote_representation.external.RemoteRepository": ("repository_snap",),
     "dagster.SensorDefinition": ("_targets", "resolve_run_requests(run_requests *)"),
@@ -315,10 +316,12 @@ def test_modules_and_functions_that_are_named_by_strings(internals: Any) -> None
         assert callable(getattr(owner, name)), name
 
 
-def test_the_runs_that_take_pools_are_those_that_dagster_counts(internals: Any) -> None:
+def test_the_lists_of_statuses_are_those_of_dagster(internals: Any) -> None:
     dagster_run = importlib.import_module("dagster._core.storage.dagster_run")
     counted = getattr(dagster_run, "ACTIVE_RUN_STATUSES", dagster_run.IN_PROGRESS_RUN_STATUSES)
     assert counted == internals._TAKE_POOLS
+    for name in ("FINISHED_STATUSES", "IN_PROGRESS_RUN_STATUSES"):
+        assert set(getattr(internals, name)) == set(getattr(dagster_run, name)), name
 
 
 def test_the_names_are_those_that_are_imported_for_types(internals: Any) -> None:

@@ -19,8 +19,11 @@ from arctic_orchestration.dagster_internals import (
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.event_log.sqlite_log import SqliteSql
 
-#: how often SQLite is polled, at a few microseconds each
+#: how often SQLite is polled, which wakes a thread: soon after news, and later
 _SQLITE_SECONDS = 0.05
+_SQLITE_QUIET_SECONDS = 0.2
+#: the number of polls without news after which it is quiet
+_SQLITE_POLLS = 100
 #: Not all writers notify: batches do not. Behind a pooler nothing is announced at all.
 _POSTGRES_SECONDS = 1.0
 #: the channel to which dagster-postgres sends the id of each event that it stores
@@ -63,13 +66,17 @@ class _SqliteNews:
         self._sql = sql
         self._version: object = None
         self._last: int | None = None
+        self._polls = 0
 
     def wait(self, stop: Any) -> frozenset[str]:
-        stop.wait(_SQLITE_SECONDS)
+        is_quiet = self._polls >= _SQLITE_POLLS
+        stop.wait(_SQLITE_QUIET_SECONDS if is_quiet else _SQLITE_SECONDS)
         version = self._sql.version()
         if version == self._version:
+            self._polls += 1
             return frozenset()
         self._version = version
+        self._polls = 0
         with self._sql.session() as run:
             if self._last is None:
                 self._last = int(run(_LAST)[0][0])

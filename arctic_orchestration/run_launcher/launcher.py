@@ -50,9 +50,6 @@ from arctic_orchestration.run_launcher.processes import began
 #: Hidden in Dagster's UI by its prefix: the process that executes the run.
 HOST_TAG = ".dagster/arctic_run_host"
 
-_OF_RUN_WORKERS = ConfigurableClassData(
-    "arctic_orchestration.run_launcher.run_worker", "RunWorkerInstance", "{}\n"
-)
 _CANCEL_SECONDS = 10.0
 _UNFIT_SECONDS = 300.0
 
@@ -309,8 +306,8 @@ class InstanceOfWrapped:
         self._registered = weakref.ref(instance)
         self._for_run_worker = ContextVar("for_run_worker", default=False)
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         """Launchers may check what they are given."""
         return DagsterInstance
 
@@ -349,4 +346,7 @@ def of_run_worker(reference: InstanceRef) -> InstanceRef:
             "dagster.yaml: instance_class cannot be combined with ArcticRunLauncher, which gives "
             "runs an instance class of its own. Remove instance_class, or use Dagster's launcher"
         )
-    return reference._replace(custom_instance_class_data=_OF_RUN_WORKERS)
+    of_run_workers = ConfigurableClassData(
+        "arctic_orchestration.run_launcher.run_worker", "RunWorkerInstance", "{}\n"
+    )
+    return reference._replace(custom_instance_class_data=of_run_workers)

@@ -96,7 +96,7 @@ def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
         return _sqlite_engine(url, busy_seconds)
     # A bare postgresql:// means psycopg 3 since SQLAlchemy 2.1; dagster-postgres uses psycopg2.
     url = url.set(drivername="postgresql+psycopg2")
-    return sa.create_engine(
+    engine = sa.create_engine(
         url,
         pool_pre_ping=True,
         # libpq has no limit of its own: it would wait for a host that drops packets.
@@ -105,6 +105,25 @@ def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
         # Sends a thousand updates in ten round trips.
         executemany_mode="values_plus_batch",
     )
+    if busy_seconds < BUSY_SECONDS:
+        _limit_transactions(engine, int(busy_seconds * 1000))
+    return engine
+
+
+def _limit_transactions(engine: sa.Engine, milliseconds: int) -> None:
+    """Ends waits for locks and statements that take longer.
+
+    For each transaction: a pooler refuses such options of a connection, and settings of a session
+    would stay on a connection that it gives to others.
+    """
+    limits = ", ".join(
+        f"set_config('{name}', '{milliseconds}', true)"
+        for name in ("lock_timeout", "statement_timeout")
+    )
+
+    @sa.event.listens_for(engine, "begin")
+    def limit(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(f"select {limits}")
 
 
 def _patience(url: sa.URL, busy_seconds: float) -> dict[str, Any]:
@@ -114,9 +133,7 @@ def _patience(url: sa.URL, busy_seconds: float) -> dict[str, Any]:
     """
     arguments: dict[str, Any] = {"connect_timeout": max(int(busy_seconds), 2)}
     if busy_seconds < BUSY_SECONDS:
-        milliseconds = int(busy_seconds * 1000)
-        arguments["tcp_user_timeout"] = milliseconds
-        arguments["options"] = f"-c lock_timeout={milliseconds} -c statement_timeout={milliseconds}"
+        arguments["tcp_user_timeout"] = int(busy_seconds * 1000)
     return {name: value for name, value in arguments.items() if name not in url.query}
 
 

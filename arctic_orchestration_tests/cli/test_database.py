@@ -55,7 +55,8 @@ def test_a_dry_run_lists_what_would_run_and_changes_nothing(
     shown = arctic("db", "upgrade", "--dry-run").out
     assert f"{numbers[-3]} → {numbers[-1]} would run" in shown
     assert "What a queued run runs, so that people need not know its id." in shown
-    assert numbers[-4] not in shown
+    # The port of the database may have such digits.
+    assert not [line for line in shown.splitlines() if line.strip().startswith(numbers[-4])]
     with closing(Database(empty_url)) as database:
         assert database.revision() == numbers[-3]
 

@@ -30,6 +30,7 @@ finally:
 """
 STORY = Path(__file__).parents[1] / "acceptance" / "stories" / "feed_on_arrival"
 FILE = f"{STORY}.yaml"
+CDAP = Path(__file__).parents[1] / "schedules" / "imports" / "samples" / "cdap.json"
 
 #: Each reads only; JOB is the id of a job that waits.
 READING = (
@@ -40,6 +41,7 @@ READING = (
     f"schedules diff {FILE}",
     "schedules partitions each",
     "schedules why-not waits --at 2026-01-01T00:00:01Z",
+    f"schedules import --from cdap {CDAP}",
     "jobs list",
     "jobs show JOB",
     "jobs explain JOB",
@@ -65,8 +67,8 @@ def imported(arguments: str) -> set[str]:
         timeout=120,
         check=False,
     )
-    # A difference that was found is the answer 1 of diff.
-    assert done.returncode == int(" diff " in arguments), done.stderr
+    # The answer 1: diff has found a difference, and import what is not possible.
+    assert done.returncode == int(" diff " in arguments or " import " in arguments), done.stderr
     label, *packages = done.stderr.splitlines()[-1].split()
     assert label == "imported:"
     return set(packages)

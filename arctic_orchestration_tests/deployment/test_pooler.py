@@ -2,13 +2,16 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
 import psycopg2
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration.event_log.news import news_of
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.deployment.topology import PASSWORD, Topology, topology
 from arctic_orchestration_tests.postgres import PostgresServer
 
@@ -46,3 +49,13 @@ def test_news_are_found_and_nobody_listens_on_a_connection_of_all(made: Topology
         assert news.wait(stop) == {"ASSET_MATERIALIZATION"}
         assert _channels(made.port(6432)) == []
         news.close()
+
+
+def test_time_limits_are_those_of_a_transaction(made: Topology) -> None:
+    """Those of the service, which listens to people: none is left on the pooler's connection."""
+    url = made.environment("daemon")["ARCTIC_DATABASE_URL"]
+    shown = sa.text("select current_setting('lock_timeout'), current_setting('statement_timeout')")
+    with closing(Database(url, busy_seconds=7)) as limited, limited.begin() as tx:
+        assert tuple(tx.execute(shown).one()) == ("7s", "7s")
+    with closing(Database(url)) as database, database.begin() as tx:
+        assert tuple(tx.execute(shown).one()) == ("0", "0")

@@ -39,7 +39,7 @@ from arctic_orchestration_tests.postgres import PostgresServer
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
-SECONDS = 1800 if FULL else 500
+SECONDS = 1800 if FULL else 60
 if FULL:
     DAYS, FED, MADE = 7, FEEDS, TABLES
     SERVICES = tuple(name for name, it in compose()["services"].items() if "command" in it)

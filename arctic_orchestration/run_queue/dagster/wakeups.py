@@ -123,13 +123,15 @@ def install() -> None:
     if getattr(sensor_loop, "is_arctic", False):
         return
 
-    def woken_sensor_loop(self: Any, workspace: Any, stop: threading.Event) -> Any:
-        news = news_of(workspace.instance)
+    def woken_sensor_loop(
+        self: Any, workspace_process_context: Any, shutdown_event: threading.Event
+    ) -> Any:
+        news = news_of(workspace_process_context.instance)
         if news is not None:
             threading.Thread(
-                target=watch, args=(news, stop), name="arctic_news", daemon=True
+                target=watch, args=(news, shutdown_event), name="arctic_news", daemon=True
             ).start()
-        return sensor_loop(self, workspace, _WakeableStop(stop))
+        return sensor_loop(self, workspace_process_context, _WakeableStop(shutdown_event))
 
     def waits(state: Any, remote_sensor: Any, *rest: Any) -> bool:
         # Called twice for a tick: when it is chosen, and when it begins.
@@ -160,10 +162,12 @@ def install() -> None:
         setattr(*functions[name], function)
 
 
-def _queue_loop(self: Any, workspace: Any, stop: threading.Event) -> Iterator[Any]:
+def _queue_loop(
+    self: Any, workspace_process_context: Any, shutdown_event: threading.Event
+) -> Iterator[Any]:
     """``IntervalDaemon.core_loop``, with a wait that ends when the queue is woken."""
     while True:
-        yield from run_iteration(self, workspace)
+        yield from run_iteration(self, workspace_process_context)
         jitter = random.uniform(0, self.interval_jitter_seconds)
-        queue.wait(stop, self.interval_seconds + jitter)
+        queue.wait(shutdown_event, self.interval_seconds + jitter)
         yield None

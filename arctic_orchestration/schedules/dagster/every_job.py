@@ -8,6 +8,7 @@ the repository, and snapshots of other sensors are unchanged.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import dagster as dg
@@ -18,6 +19,7 @@ from arctic_orchestration.dagster_internals import (
     TargetSnap,
     copy_record,
 )
+from arctic_orchestration.errors import ConfigurationError
 
 
 class EveryJobSensor(dg.SensorDefinition):
@@ -36,13 +38,13 @@ class EveryJobSensor(dg.SensorDefinition):
         """Checks the repository when Dagster makes its snapshot; an error here fails the load."""
 
 
-_from_def = SensorSnap.from_def
+_from_def: Any = None
 
 
 def _with_every_job(
     sensor_def: dg.SensorDefinition, repository_def: dg.RepositoryDefinition
 ) -> SensorSnap:
-    snap = _from_def(sensor_def, repository_def)
+    snap: SensorSnap = _from_def(sensor_def, repository_def)
     if not isinstance(sensor_def, EveryJobSensor):
         return snap
     sensor_def.check(repository_def)
@@ -53,4 +55,7 @@ def _with_every_job(
     return copy_record(snap, target_dict=targets)
 
 
-SensorSnap.from_def = staticmethod(_with_every_job)  # type: ignore[method-assign]
+# A Dagster that has no such snapshot may have another way; a request then says what is missing.
+with suppress(ConfigurationError):
+    _from_def = SensorSnap.from_def
+    SensorSnap.from_def = staticmethod(_with_every_job)  # type: ignore[method-assign]
