@@ -84,9 +84,6 @@ def located(
     server = _process_of(location)
     python = location.executable_path or sys.executable
     try:
-        if os.readlink(f"/proc/{server}/exe") != os.path.realpath(python):
-            # What listens for a container has the same port, and runs something else.
-            raise HostUnavailable(f"what listens on its port does not run {python}")
         environment = _environment(server)
         folder = os.readlink(f"/proc/{server}/cwd")
     except OSError as error:
@@ -298,8 +295,19 @@ def _process_of(location: GrpcServerCodeLocation) -> int:
             address: Any = opened.laddr
             listens = opened.status == psutil.CONN_LISTEN and address.port == location.port
             if listens and opened.pid is not None:
-                return int(opened.pid)
+                return _python_process(opened.pid)
     raise HostUnavailable("its code server is not a process of this user on this machine")
+
+
+def _python_process(process: int) -> int:
+    """Returns the process, unless another program has the port, as one that forwards it."""
+    try:
+        program = os.path.basename(os.readlink(f"/proc/{process}/exe"))
+    except OSError as error:
+        raise HostUnavailable(f"its code server cannot be examined: {error}") from error
+    if "py" not in program:
+        raise HostUnavailable(f"what listens on its port is no Python, but {program}")
+    return process
 
 
 def _is_this_machine(host: str | None) -> bool:
