@@ -43,7 +43,6 @@ class Corner:
 
 CORNERS = (
     Corner(name="oldest", python="3.11", postgres="13", resolution="lowest-direct"),
-    Corner(name="dagster-1.12", python="3.12", postgres="14", packages=("dagster<1.13",)),
     Corner(name="pyspark-3.5", python="3.12", postgres="16", packages=("pyspark<4",)),
     Corner(name="newest", python="3.13", postgres="17"),
 )
