@@ -26,19 +26,19 @@ def made(
         yield services
 
 
-def _channels(port: int) -> list[str]:
+def _fetch(port: int, query: str) -> list[str]:
     connection = psycopg2.connect(
         host="127.0.0.1", port=port, user="dagster", password=PASSWORD, dbname="dagster"
     )
     try:
         with connection.cursor() as cursor:
-            cursor.execute("select pg_listening_channels()")
-            return [channel for (channel,) in cursor.fetchall()]
+            cursor.execute(query)
+            return [value for (value,) in cursor.fetchall()]
     finally:
         connection.close()
 
 
-def test_news_are_found_and_nobody_listens_on_a_connection_of_all(made: Topology) -> None:
+def test_news_are_found_and_no_shared_connection_listens(made: Topology) -> None:
     """The pooler gives its connections to the next one in turn: the same one, here."""
     with dg.DagsterInstance.get() as instance:
         news = news_of(instance)
@@ -47,7 +47,7 @@ def test_news_are_found_and_nobody_listens_on_a_connection_of_all(made: Topology
         assert news.wait(stop) == frozenset()
         instance.report_runless_asset_event(dg.AssetMaterialization("a"))
         assert news.wait(stop) == {"ASSET_MATERIALIZATION"}
-        assert _channels(made.port(6432)) == []
+        assert _fetch(made.port(6432), "select pg_listening_channels()") == []
         news.close()
 
 
@@ -59,3 +59,12 @@ def test_time_limits_are_those_of_a_transaction(made: Topology) -> None:
         assert tuple(tx.execute(shown).one()) == ("7s", "7s")
     with closing(Database(url)) as database, database.begin() as tx:
         assert tuple(tx.execute(shown).one()) == ("0", "0")
+
+
+def test_the_limit_of_dagsters_webserver_is_not_inherited(made: Topology) -> None:
+    """It sets one for its session, which stays on the connection unless the pooler resets it."""
+    port = made.port(6432)
+    with dg.DagsterInstance.get() as instance:
+        instance.optimize_for_webserver(15_000, 3_600, 20)
+        instance.get_runs_count()
+        assert _fetch(port, "select current_setting('statement_timeout')") == ["0"]

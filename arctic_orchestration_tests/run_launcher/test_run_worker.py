@@ -177,15 +177,15 @@ def test_a_run_of_a_job_that_was_canceled_does_not_begin(
 
 
 class ContainerLauncher(PlainRunLauncher):
-    """Launches nothing; keeps what the process of a run would be told about the instance."""
+    """Launches nothing; keeps what the process of a run gets of the instance."""
 
     def launch_run(self, context: LaunchRunContext) -> None:
         assert isinstance(self._instance, dg.DagsterInstance)
         assert self._instance.get_run_by_id(context.dagster_run.run_id) is not None
-        told.append((context.dagster_run.run_id, self._instance.get_ref()))
+        references.append((context.dagster_run.run_id, self._instance.get_ref()))
 
 
-told: list[tuple[str, InstanceRef]] = []
+references: list[tuple[str, InstanceRef]] = []
 
 
 def test_a_run_of_a_job_claims_it_whatever_launcher_is_wrapped(
@@ -195,11 +195,11 @@ def test_a_run_of_a_job_claims_it_whatever_launcher_is_wrapped(
     wrapped = {"module": __name__, "class": "ContainerLauncher"}
     launcher = ArcticRunLauncher(LauncherRules.of_config({"hosts": False, "wrapped": wrapped}))
     launcher.register_instance(place.instance)
-    told.clear()
+    references.clear()
     runs = [run_of(place, tags), run_of(place, {})]
     for run in runs:
         launcher.launch_run(LaunchRunContext(dagster_run=run, workspace=None))
-    (first, of_job), (second, plain) = told
+    (first, of_job), (second, plain) = references
     assert [first, second] == [run.run_id for run in runs]
     assert plain == place.instance.get_ref()
     assert of_job == of_run_worker(place.instance.get_ref()) != plain

@@ -24,18 +24,10 @@ from arctic_orchestration.schedules.imports.draft import (
     Options,
     checked_zone,
 )
+from arctic_orchestration.schedules.triggers.cron import NAMED
 
 _VARIABLE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\"[^\"]*\"|'[^']*')\s*=\s*(.*?)\s*")
 _PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
-_NAMED = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
 _RANGES = ((0, 59, ()), (0, 23, ()), (1, 31, ()), (1, 12, MONTHS), (0, 7, DAYS))
 _LONGEST = 60
 
@@ -112,10 +104,10 @@ def _clock_changes(expression: str, wildcard: bool, zone: str, draft: Draft) -> 
 def _expression(fields: list[str]) -> tuple[str, bool]:
     """Returns the cron expression, and whether its minute or hour begins with ``*``."""
     if fields[0].startswith("@"):
-        if fields[0].lower() not in _NAMED:
+        if fields[0].lower() not in NAMED:
             reason = "it has no time" if fields[0].lower() == "@reboot" else "is not understood"
             raise NotPossible(f"{fields[0]}: {reason}")
-        fields = _NAMED[fields[0].lower()].split()
+        fields = NAMED[fields[0].lower()].split()
     numbers = [_numbers(text, *limits) for text, limits in zip(fields, _RANGES, strict=True)]
     minute, hour, day, month, weekday = numbers
     weekday = {number % 7 for number in weekday}

@@ -40,7 +40,7 @@ _ANY_WALL_TIME = datetime.fromisoformat("2000-01-01")
 #: croniter draws these again at each evaluation; FRI, MAR and APR are names.
 _RANDOM = re.compile(r"(?:^|[\s,])r(?:$|[\s,(/])")
 #: croniter would spread these by the hash of the name, down to the second.
-_NAMED = {
+NAMED = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -93,7 +93,7 @@ class Cron(Leaf):
     @field_validator("expression")
     @classmethod
     def _has_ticks(cls, value: str) -> str:
-        if value not in _NAMED and (len(value.split()) != 5 or "@" in value):
+        if value not in NAMED and (len(value.split()) != 5 or "@" in value):
             raise ValueError("a cron expression of five fields, such as 0 4 * * *")
         if _RANDOM.search(value.lower()):
             raise ValueError("H in place of R: random ticks differ at each look, and are missed")
@@ -188,14 +188,14 @@ class Cron(Leaf):
 
     @property
     def _follows_real_time(self) -> bool:
-        fields = _NAMED.get(self.expression, self.expression)
+        fields = NAMED.get(self.expression, self.expression)
         hours: Sequence[object] = croniter.expand(fields, hash_id=b"H")[0][1]
         return list(hours) == ["*"]
 
 
 def _walls(expression: str, begin: datetime, name: str) -> "croniter[datetime]":
     """Returns the wall times of an expression after ``begin``."""
-    fields = _NAMED.get(expression, expression)
+    fields = NAMED.get(expression, expression)
     return croniter(fields, begin, ret_type=datetime, hash_id=name.encode() or b"H")
 
 
