@@ -15,7 +15,11 @@ import pytest
 import sqlalchemy
 
 from arctic_orchestration import postgres_connections
-from arctic_orchestration.dagster_internals import postgres_storages_of
+from arctic_orchestration.dagster_internals import (
+    create_postgres_engine,
+    postgres_storages_of,
+    replace_engine_factory,
+)
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.run_launcher.hosted_place import until
 from arctic_orchestration_tests.templates import write_dagster_yaml
@@ -25,9 +29,12 @@ from arctic_orchestration_tests.templates import write_dagster_yaml
 def instance(
     postgres_server: PostgresServer, postgres_database: str, tmp_path: Path
 ) -> Iterator[dg.DagsterInstance]:
+    """Its engines are Dagster's own, whatever the other tests of the process use."""
     write_dagster_yaml(tmp_path, server=postgres_server, database_name=postgres_database)
+    replace_engine_factory(create_postgres_engine)
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         yield instance
+    postgres_connections.reuse_in_process()
 
 
 @pytest.fixture
