@@ -27,7 +27,7 @@ from arctic_orchestration.run_launcher.host import connections
 from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
 
 CODE = dedent("""
-    import atexit, json, os, signal, subprocess, sys, threading, time, warnings
+    import atexit, json, logging, os, signal, subprocess, sys, threading, time, warnings
     import dagster as dg
     from pathlib import Path
 
@@ -42,6 +42,8 @@ CODE = dedent("""
             "path": "/left/over" in sys.path, "dumps": json.dumps.__name__,
             "filters": len(warnings.filters), "threads": threading.active_count(),
             "recursion": sys.getrecursionlimit(), "umask": os.umask(os.umask(0) or 0),
+            "logging": [logging.root.manager.disable, logging.root.level,
+                        [type(h).__name__ for h in logging.root.handlers]],
         }
 
     @dg.op(config_schema={"do": dg.Field(str, default_value="nothing")})
@@ -63,6 +65,8 @@ CODE = dedent("""
         "path": "sys.path.insert(0, '/left/over')",
         "patch": "json.dumps = lambda *a, **k: 'patched'",
         "filters": "warnings.simplefilter('error')",
+        "logging": "logging.disable(); logging.root.setLevel(5);"
+                   "logging.root.handlers[:] = [logging.NullHandler()] * 3",
         "thread": "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
         "subprocess": "subprocess.Popen(['sleep', '60'])",
         "recursion": "sys.setrecursionlimit(5000)",
@@ -127,8 +131,8 @@ def test_steps_in_processes_of_their_own_find_the_job(place: HostedPlace) -> Non
         ("kill", "FAILURE"),
         ("error", "FAILURE"),
         *((name, "SUCCESS") for name in (
-            "atexit", "environment", "folder", "signals", "path", "patch", "filters", "thread",
-            "subprocess", "recursion", "memory",
+            "atexit", "environment", "folder", "signals", "path", "patch", "filters", "logging",
+            "thread", "subprocess", "recursion", "memory",
         )),
     ],
 )  # fmt: skip
