@@ -1,17 +1,46 @@
-"""Tables on S3, by pyiceberg's configuration alone: made, filled, read, merged, committed, cleaned."""
+"""Tables on S3, by pyiceberg's configuration alone: made, filled, read, merged, committed, cleaned.
 
+Spark has no file system for S3 here, as PySpark is installed.
+"""
+
+import tempfile
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.fs
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import EqualTo
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyspark.sql import SparkSession
 
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction.run_once import compact_now
 from arctic_orchestration.lake import append, ensure_table, open_catalog, read
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.manifests import live_files
+from arctic_orchestration.lake.merging.merge import Engine, Merged, merge
+from arctic_orchestration.lake.merging.strategy import Way
+from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
+from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots, remove_orphans
 from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.compaction.small_lake import rows_of, table_of
+from arctic_orchestration_tests.compaction.stored import opened
 from arctic_orchestration_tests.lake.conftest import settings_for
+from arctic_orchestration_tests.lake.delete_writer import (
+    add_equality_deletes,
+    add_position_deletes,
+)
 from arctic_orchestration_tests.lake.random_tables import SCHEMA
 from arctic_orchestration_tests.object_store import BUCKET, ObjectStore, object_store
+
+MISSING = "Spark has no file system for s3://, which org.apache.hadoop:hadoop-aws has"
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +64,154 @@ def on_s3(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with opened(f"sqlite:///{tmp_path}/arctic.db") as made:
+        yield made
+
+
+@pytest.fixture
 def catalog(on_s3: Settings) -> Catalog:
     return open_catalog(on_s3)
 
 
-def test_rows_are_appended_and_read(spark: SparkSession, catalog: Catalog) -> None:
-    table = ensure_table(catalog, "lake.some", SCHEMA)
-    rows = spark.range(0, 100).selectExpr("id as row", "cast(id % 3 as int) as key")
-    done = append(spark, rows, table)
-    assert done.rows == 100
+def group_of(table: Table) -> FileGroup:
+    """All live files of an unpartitioned table."""
+    live = live_files(table.refresh())
+    assert live.snapshot_id is not None
+    return FileGroup(
+        snapshot_id=live.snapshot_id,
+        sequence_number=live.sequence_number,
+        spec_id=0,
+        files=tuple(sorted(live.files, key=lambda file: file.path)),
+    )
+
+
+def merged(spark: SparkSession, table: Table, group: FileGroup, **more: object) -> Merged:
+    directory = table.location_provider().new_data_location("compaction-attempt-1")
+    return merge(spark, table, group, directory, target_bytes=1 << 30, **more)  # type: ignore[arg-type]
+
+
+def replaced(table: Table, group: FileGroup, done: Merged) -> None:
+    """Commits a merge."""
+    outputs = tuple(output.path for output in done.outputs)
+    one = Replacement(id="one", group=group, outputs=outputs, rows_deleted=done.rows_deleted)
+    assert replace_files(table, [one]).committed == ("one",)
+
+
+def data_files(table: Table) -> int:
+    return len(live_files(table.refresh()).files)
+
+
+def objects(catalog: Catalog) -> set[str]:
+    """The keys of all objects below the warehouse, but for those that stand for folders."""
+    io = PyArrowFileIO(catalog.properties)
+    files = io.fs_by_scheme("s3", BUCKET)
+    below = catalog.properties["warehouse"].removeprefix("s3://")
+    found = files.get_file_info(pa.fs.FileSelector(below, recursive=True))
+    return {info.path for info in found if info.is_file}
+
+
+def test_rows_are_appended_read_and_replaced(spark: SparkSession, catalog: Catalog) -> None:
+    """Partitions get files of their own, and readers find the rows; over Connect, too."""
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "key"))
+    table = ensure_table(catalog, "lake.some", SCHEMA, spec)
     assert table.location().startswith(f"s3://{BUCKET}/")
-    assert sorted(row.row for row in read(spark, table).collect()) == list(range(100))
+    rows = spark.range(0, 30).selectExpr("id as row", "cast(id % 3 as int) as key")
+    assert append(spark, rows, table).rows == 30
+    assert data_files(table) == 3
+    assert sorted(row.row for row in read(spark, table).collect()) == list(range(30))
+    found = read(spark, table, row_filter=EqualTo("key", 2)).collect()
+    assert sorted(row.row for row in found) == list(range(2, 30, 3))
+    new = spark.range(100, 101).selectExpr("id as row", "2 as key")
+    append(spark, new, table, replacing=EqualTo("row", 5))
+    assert sorted(row.row for row in read(spark, table).collect()) == sorted(
+        {*range(30), 100} - {5}
+    )
+
+
+def test_row_groups_are_appended_through_a_local_copy(
+    classic_spark: SparkSession, catalog: Catalog
+) -> None:
+    """The copies are removed, and so are those that a killed process has left."""
+    table = table_of(catalog, files=3)
+    before = rows_of(table)
+    left = Path(tempfile.mkdtemp(prefix=local_prefix()))
+    (left / "in-use").touch()
+    (left / "input-00000.parquet").write_bytes(b"x")
+    group = group_of(table)
+    done = merged(classic_spark, table, group, way=Way.APPEND)
+    assert done.way == Way.APPEND
+    replaced(table, group, done)
+    assert (rows_of(table), data_files(table)) == (before, 1)
+    assert list(Path(tempfile.gettempdir()).glob(f"{local_prefix()}*")) == []
+
+
+def local_prefix() -> str:
+    from arctic_orchestration.lake.merging.local_copies import _PREFIX
+
+    return _PREFIX
+
+
+def test_rows_with_deletes_are_merged_by_spark(spark: SparkSession, catalog: Catalog) -> None:
+    """Arrow reads and writes the files, Spark applies deletes by position and by value."""
+    table = table_of(catalog, files=3)
+    paths = sorted(file.path for file in live_files(table.refresh()).files)
+    first = table.io.new_input(paths[0])
+    assert len(first)
+    add_position_deletes(table, {paths[0]: [0, 9], paths[2]: [4]})
+    add_equality_deletes(table, pa.table({"id": pa.array([1001, 2003])}), ["id"])
+    group = group_of(table)
+    done = merged(spark, table, group)
+    assert f"files pass through Arrow, as {MISSING}" in done.because or "Connect" in done.because
+    assert (done.rows_in, done.rows_deleted, done.rows_out) == (30, 5, 25)
+    replaced(table, group, done)
+    deleted = {name * 1000 + row for name, row in gone(paths, table)} | {1001, 2003}
+    expected = {file * 1000 + row for file in range(3) for row in range(10)} - deleted
+    assert {row[0] for row in rows_of(table)} == expected
+
+
+def gone(paths: list[str], table: Table) -> set[tuple[int, int]]:
+    """The numbers of files and rows that were deleted by position, as the files' rows say."""
+    found = set()
+    for path, positions in ((paths[0], [0, 9]), (paths[2], [4])):
+        import pyarrow.parquet as pq
+
+        with table.io.new_input(path).open() as stream:
+            ids = pq.ParquetFile(stream).read()["id"].to_pylist()
+        found |= {divmod(ids[one], 1000) for one in positions}
+    return found
+
+
+def test_a_table_is_compacted_expired_and_cleaned(
+    classic_spark: SparkSession, catalog: Catalog, store: ObjectStore, database: Database
+) -> None:
+    """Planned, merged by Arrow, committed; then old files go, and only those of the table stay."""
+    table = table_of(catalog, files=6)
+    before = rows_of(table)
+
+    def merging(
+        table: Table, group: FileGroup, directory: str, *, target_bytes: int
+    ) -> Merged:
+        return merge(classic_spark, table, group, directory, target_bytes=target_bytes)
+
+    with store.counted() as requests:
+        done = compact_now(database, catalog, merging, "lake.words", utc_now(), force=True)
+    assert (done.counts.committed, done.left, done.trouble) == (1, (), None)
+    assert (rows_of(table), data_files(table)) == (before, 1)
+    print(dict(requests))
+    now = utc_now()
+    with store.counted() as requests:
+        expired = expire_snapshots(table, older_than=now, keep_last=1, now=now)
+    print(dict(requests))
+    assert len(expired.snapshot_ids) == 6
+    assert (expired.failed, rows_of(table)) == ((), before)
+    lost = f"{table.location()}/data/lost.parquet"
+    with table.io.new_output(lost).create() as stream:
+        stream.write(b"x")
+    with store.counted() as requests:
+        orphans = remove_orphans(table, older_than=utc_now() + timedelta(hours=1), any_age=True)
+    print(dict(requests))
+    assert lost in {file.path for file in orphans.files}
+    assert (orphans.failed, rows_of(table)) == ((), before)
+    known = {file.path.removeprefix("s3://") for file in live_files(table.refresh()).files}
+    assert {one for one in objects(catalog) if one.endswith(".parquet")} == known
