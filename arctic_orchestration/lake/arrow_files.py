@@ -162,7 +162,8 @@ class OutputFiles:
     def _open(self) -> None:
         path = f"{self._prefix}-{len(self.paths):05}.parquet"
         self.paths.append(path)
-        self._stream = self._io.new_output(plain_path(path)).create()
+        # The path is new: an object store would be searched for it in vain.
+        self._stream = self._io.new_output(plain_path(path)).create(overwrite=True)
         self._writer = pq.ParquetWriter(
             self._stream,
             self._writing.columns,

@@ -44,7 +44,7 @@ class LocalCopies:
         """
         try:
             with open(self.output, "rb") as source:
-                with self._io.new_output(path).create() as target:
+                with self._io.new_output(path).create(overwrite=True) as target:
                     shutil.copyfileobj(source, target, _CHUNK_BYTES)
         except OSError as error:
             raise LakeError(f"{path} cannot be written: {error}") from error
