@@ -4,6 +4,7 @@ moto checks no credentials; this server does: it refuses keys that it does not k
 have expired.
 """
 
+import logging
 import re
 import threading
 from collections import Counter
@@ -125,6 +126,7 @@ class ObjectStore:
 @contextmanager
 def object_store(bucket: str = BUCKET) -> Iterator[ObjectStore]:
     """Starts a server with one empty bucket."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     store = ObjectStore()
     app = DomainDispatcherApplication(create_backend_app)
     server = make_server(

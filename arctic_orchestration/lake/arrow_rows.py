@@ -126,9 +126,7 @@ def _columns(struct: iceberg.StructType, rows: pa.RecordBatch | pa.StructArray) 
 def _value(kind: iceberg.IcebergType, array: pa.Array) -> pa.Array:
     match kind:
         case iceberg.StructType():
-            fields = [
-                pa.field(field.name, _arrow_type(field.field_type)) for field in kind.fields
-            ]
+            fields = [pa.field(field.name, _arrow_type(field.field_type)) for field in kind.fields]
             return pa.StructArray.from_arrays(
                 _columns(kind, array), fields=fields, mask=array.is_null()
             )

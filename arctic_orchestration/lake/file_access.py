@@ -1,8 +1,8 @@
 """How Spark gets at the files of a table: by a file system of its own, or through Arrow.
 
 PySpark has file systems for local files and HDFS. Those of object stores are in further jars, such
-as ``hadoop-aws``, which a user adds with ``spark.jars.packages``. Without the jar, Python workers of
-Spark read and write the files with pyiceberg's ``FileIO``, and Spark gets the rows from them: see
+as ``hadoop-aws``, which a user adds with ``spark.jars.packages``. Without the jar, Spark's Python
+workers read and write the files with pyiceberg's ``FileIO``, and Spark gets the rows from them: see
 :mod:`~arctic_orchestration.lake.arrow_rows`.
 
 The settings come from one place, the catalog's properties of pyiceberg, with those that the catalog

@@ -1,4 +1,4 @@
-"""pyiceberg's REST catalog, with time limits: its own requests wait for ever for a silent server."""
+"""pyiceberg's REST catalog, with time limits: without, it waits for ever for a silent server."""
 
 from functools import partial
 from typing import Any

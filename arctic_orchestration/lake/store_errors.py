@@ -1,7 +1,7 @@
 """Why an object store refuses: credentials that have expired or are wrong, or too many requests.
 
-Errors of pyarrow, pyiceberg and Spark's workers arrive as texts. S3 answers a HEAD request without a
-reason, so the object is then requested again, one byte of it.
+Errors of pyarrow, pyiceberg and Spark's workers arrive as texts. S3 answers a HEAD request without
+a reason, so the object is then requested again, one byte of it.
 """
 
 import re
@@ -31,8 +31,10 @@ _SIGNS = (
         r"|MISSING_AUTHENTICATION_TOKEN|Unable to load AWS credentials|no AWS credentials",
         "the store got no valid credentials: {given}",
     ),
-    (r"SlowDown|SLOW_DOWN|Reduce your request rate|reduce your request rate|503 Slow",
-     "the store asks for fewer requests, after retries"),
+    (
+        r"SlowDown|SLOW_DOWN|Reduce your request rate|reduce your request rate|503 Slow",
+        "the store asks for fewer requests, after retries",
+    ),
     (r"ACCESS_DENIED|AccessDenied|Access Denied|403", "the credentials do not allow it: {given}"),
 )
 #: Only texts of S3's clients are interpreted.

@@ -9,11 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.fs
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import EqualTo
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
@@ -24,9 +23,8 @@ from arctic_orchestration.compaction.run_once import compact_now
 from arctic_orchestration.lake import append, ensure_table, open_catalog, read
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.manifests import live_files
-from arctic_orchestration.lake.merging.merge import Engine, Merged, merge
+from arctic_orchestration.lake.merging.merge import Merged, merge
 from arctic_orchestration.lake.merging.strategy import Way
-from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots, remove_orphans
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
@@ -38,6 +36,13 @@ from arctic_orchestration_tests.lake.delete_writer import (
     add_position_deletes,
 )
 from arctic_orchestration_tests.lake.random_tables import SCHEMA
+from arctic_orchestration_tests.lake.stored_tables import (
+    data_files,
+    group_of,
+    merged,
+    objects,
+    replaced,
+)
 from arctic_orchestration_tests.object_store import BUCKET, ObjectStore, object_store
 
 MISSING = "Spark has no file system for s3://, which org.apache.hadoop:hadoop-aws has"
@@ -72,43 +77,6 @@ def database(tmp_path: Path) -> Iterator[Database]:
 @pytest.fixture
 def catalog(on_s3: Settings) -> Catalog:
     return open_catalog(on_s3)
-
-
-def group_of(table: Table) -> FileGroup:
-    """All live files of an unpartitioned table."""
-    live = live_files(table.refresh())
-    assert live.snapshot_id is not None
-    return FileGroup(
-        snapshot_id=live.snapshot_id,
-        sequence_number=live.sequence_number,
-        spec_id=0,
-        files=tuple(sorted(live.files, key=lambda file: file.path)),
-    )
-
-
-def merged(spark: SparkSession, table: Table, group: FileGroup, **more: object) -> Merged:
-    directory = table.location_provider().new_data_location("compaction-attempt-1")
-    return merge(spark, table, group, directory, target_bytes=1 << 30, **more)  # type: ignore[arg-type]
-
-
-def replaced(table: Table, group: FileGroup, done: Merged) -> None:
-    """Commits a merge."""
-    outputs = tuple(output.path for output in done.outputs)
-    one = Replacement(id="one", group=group, outputs=outputs, rows_deleted=done.rows_deleted)
-    assert replace_files(table, [one]).committed == ("one",)
-
-
-def data_files(table: Table) -> int:
-    return len(live_files(table.refresh()).files)
-
-
-def objects(catalog: Catalog) -> set[str]:
-    """The keys of all objects below the warehouse, but for those that stand for folders."""
-    io = PyArrowFileIO(catalog.properties)
-    files = io.fs_by_scheme("s3", BUCKET)
-    below = catalog.properties["warehouse"].removeprefix("s3://")
-    found = files.get_file_info(pa.fs.FileSelector(below, recursive=True))
-    return {info.path for info in found if info.is_file}
 
 
 def test_rows_are_appended_read_and_replaced(spark: SparkSession, catalog: Catalog) -> None:
@@ -156,8 +124,7 @@ def test_rows_with_deletes_are_merged_by_spark(spark: SparkSession, catalog: Cat
     """Arrow reads and writes the files, Spark applies deletes by position and by value."""
     table = table_of(catalog, files=3)
     paths = sorted(file.path for file in live_files(table.refresh()).files)
-    first = table.io.new_input(paths[0])
-    assert len(first)
+    deleted = ids_at(table, paths[0], [0, 9]) | ids_at(table, paths[2], [4]) | {1001, 2003}
     add_position_deletes(table, {paths[0]: [0, 9], paths[2]: [4]})
     add_equality_deletes(table, pa.table({"id": pa.array([1001, 2003])}), ["id"])
     group = group_of(table)
@@ -165,21 +132,15 @@ def test_rows_with_deletes_are_merged_by_spark(spark: SparkSession, catalog: Cat
     assert f"files pass through Arrow, as {MISSING}" in done.because or "Connect" in done.because
     assert (done.rows_in, done.rows_deleted, done.rows_out) == (30, 5, 25)
     replaced(table, group, done)
-    deleted = {name * 1000 + row for name, row in gone(paths, table)} | {1001, 2003}
     expected = {file * 1000 + row for file in range(3) for row in range(10)} - deleted
     assert {row[0] for row in rows_of(table)} == expected
 
 
-def gone(paths: list[str], table: Table) -> set[tuple[int, int]]:
-    """The numbers of files and rows that were deleted by position, as the files' rows say."""
-    found = set()
-    for path, positions in ((paths[0], [0, 9]), (paths[2], [4])):
-        import pyarrow.parquet as pq
-
-        with table.io.new_input(path).open() as stream:
-            ids = pq.ParquetFile(stream).read()["id"].to_pylist()
-        found |= {divmod(ids[one], 1000) for one in positions}
-    return found
+def ids_at(table: Table, path: str, positions: list[int]) -> set[int]:
+    """The ids of a data file's rows, as pyarrow reads them."""
+    with table.io.new_input(path).open() as stream:
+        ids = pq.ParquetFile(stream).read()["id"].to_pylist()
+    return {ids[one] for one in positions}
 
 
 def test_a_table_is_compacted_expired_and_cleaned(
@@ -189,9 +150,7 @@ def test_a_table_is_compacted_expired_and_cleaned(
     table = table_of(catalog, files=6)
     before = rows_of(table)
 
-    def merging(
-        table: Table, group: FileGroup, directory: str, *, target_bytes: int
-    ) -> Merged:
+    def merging(table: Table, group: FileGroup, directory: str, *, target_bytes: int) -> Merged:
         return merge(classic_spark, table, group, directory, target_bytes=target_bytes)
 
     with store.counted() as requests:

@@ -25,8 +25,8 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake import arrow_files as module
+from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.arrow_files import Writing
 from arctic_orchestration.lake.merging.arrow_rewrite import rewrite_files
 from arctic_orchestration.lake.merging.merge import Engine

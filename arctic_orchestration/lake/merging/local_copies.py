@@ -43,9 +43,11 @@ class LocalCopies:
             LakeError: it cannot be read or written.
         """
         try:
-            with open(self.output, "rb") as source:
-                with self._io.new_output(path).create(overwrite=True) as target:
-                    shutil.copyfileobj(source, target, _CHUNK_BYTES)
+            with (
+                open(self.output, "rb") as source,
+                self._io.new_output(path).create(overwrite=True) as target,
+            ):
+                shutil.copyfileobj(source, target, _CHUNK_BYTES)
         except OSError as error:
             raise LakeError(f"{path} cannot be written: {error}") from error
 

@@ -7,8 +7,8 @@ CPU time of decoding.
 Limits: row groups keep their size and compression, so the result is not smaller; rows are neither
 sorted nor removed; it runs in the JVM of Spark's driver, on no executor, and not through Spark
 Connect, which offers no JVM. Files in a store that Spark has no file system for are copied to a
-local disk first, those of one output at a time. :mod:`arctic_orchestration.lake.merging.strategy` decides which files
-it suits.
+local disk first, those of one output at a time.
+:mod:`arctic_orchestration.lake.merging.strategy` decides which files it suits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +28,7 @@ from arctic_orchestration.lake.file_sizes import outputs_wanted
 from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.merging.local_copies import local_copies
 from arctic_orchestration.lake.parquet_footers import MAGIC, TAIL_BYTES
+from arctic_orchestration.lake.replacing.path_matching import form_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -221,9 +222,10 @@ def _rewrite(
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     configuration = session.sessionState().newHadoopConf()
-    # Hadoop's usual file system would leave a .crc file beside each output.
-    configuration.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
-    configuration.setBoolean("fs.file.impl.disable.cache", True)
+    if form_of(output) in ("", "file:", "file://"):
+        # Hadoop's usual file system would leave a .crc file beside each output.
+        configuration.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+        configuration.setBoolean("fs.file.impl.disable.cache", True)
     for key, value in options.items():
         configuration.set(key, value)
     path, rewrite = jvm.org.apache.hadoop.fs.Path, jvm.org.apache.parquet.hadoop.rewrite
