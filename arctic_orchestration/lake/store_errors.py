@@ -1,7 +1,7 @@
 """Why an object store refuses: credentials that have expired or are wrong, or too many requests.
 
 Errors of pyarrow, pyiceberg and Spark's workers arrive as texts. S3 answers a HEAD request without
-a reason, so the object is then requested again, one byte of it.
+a reason, so it is then asked for a list of the objects below that object, of which there are none.
 """
 
 import re
@@ -56,7 +56,7 @@ def explained(error: Exception, io: FileIO) -> Exception:
 def store_refusal(io: FileIO, error: BaseException) -> str | None:
     """Returns why the store refuses; None: the error is another one, or of the file alone.
 
-    May request one object of the store.
+    May send one request to the store.
     """
     text = "; ".join(str(one) for one in _causes(error))
     if not _OF_S3.search(text):
@@ -85,11 +85,10 @@ def _reason(io: FileIO, bucket: str, key: str) -> str | None:
 
     if not isinstance(io, PyArrowFileIO):
         return None
-    info = pafs.FileInfo(f"{bucket}/{key}", pafs.FileType.File, size=1)
+    nothing = pafs.FileSelector(f"{bucket}/{key}", allow_not_found=True)
     try:
-        # With a size, no HEAD request is sent.
-        with io.fs_by_scheme("s3", bucket).open_input_file(info) as stream:
-            stream.read(1)
+        # pyarrow sends a HEAD request before each read of an object, and none before a list.
+        io.fs_by_scheme("s3", bucket).get_file_info(nothing)
     except (OSError, ValueError) as error:
         return str(error)
     return None

@@ -49,6 +49,8 @@ _OPENING_ATTEMPTS = 20
 #: How often a silent catalog is retried, in all about three seconds.
 TRIES = 5
 _FIRST_WAIT_SECONDS = 0.2
+#: The property of pyiceberg's that names a strategy of retries.
+_S3_RETRIES = "s3.retry-strategy-impl"
 #: The maximum number of table names in a message.
 _NAMES_SHOWN = 20
 
@@ -92,6 +94,7 @@ def open_catalog(settings: Settings) -> Catalog:
             key: value if isinstance(value, dict) else str(value)
             for key, value in configured.items()
         }
+        properties.setdefault(_S3_RETRIES, f"{__package__}.s3_retries.PatientRetries")
         opened: Callable[..., Catalog] = load_catalog
         if _is_rest(properties):
             from arctic_orchestration.lake.rest_catalog import TimedRestCatalog
