@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.s3.models import s3_backends
-from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
 KEY, SECRET, REGION = "AKIALAKE", "a secret of the lake", "us-east-1"

@@ -161,7 +161,7 @@ def _add_tables(app: FastAPI, server: RestServer) -> None:
 
     @app.post("/v1/namespaces/{namespace}/tables")
     async def create_table(namespace: str, request: Request) -> Response:
-        wanted = CreateTableRequest.model_validate_json(await request.body())
+        wanted = CreateTableRequest.model_validate({"location": None} | await request.json())
         made = tables.create_table(
             (*_namespace(namespace), wanted.name),
             wanted.table_schema,

@@ -32,14 +32,14 @@ _SIGNS = (
         "the store got no valid credentials: {given}",
     ),
     (
-        r"SlowDown|SLOW_DOWN|Reduce your request rate|reduce your request rate|503 Slow",
+        r"SlowDown|SLOW_DOWN|SERVICE_UNAVAILABLE|Reduce your request rate|reduce your request rate|503 Slow",
         "the store asks for fewer requests, after retries",
     ),
     (r"ACCESS_DENIED|AccessDenied|Access Denied|403", "the credentials do not allow it: {given}"),
 )
 #: Only texts of S3's clients are interpreted.
 _OF_S3 = re.compile(r"AWS Error|s3a|S3|ExpiredToken|SlowDown")
-_NO_REASON = re.compile(r"HTTP status 40[013]")
+_NO_REASON = re.compile(r"HTTP status 40[013]|No response body|ACCESS_DENIED")
 
 
 def explained(error: Exception, io: FileIO) -> Exception:

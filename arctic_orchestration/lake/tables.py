@@ -227,7 +227,7 @@ def answered(query: Callable[[], _T], what: str) -> _T:
 
 def wait_seconds(attempt: int) -> float:
     """Returns how long to wait for a silent catalog after an attempt, the first being 1."""
-    return _FIRST_WAIT_SECONDS * 2 ** (attempt - 1)
+    return _FIRST_WAIT_SECONDS * float(2 ** (attempt - 1))
 
 
 def _is_rest(properties: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ A program of its own: the jars of a session are chosen when its JVM starts.
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
@@ -36,7 +37,7 @@ def main(home: Path, packages: str) -> None:
         )
         table = table_of(catalog, files=3)
         before = rows_of(table)
-        told = {"by_s3a": file_access(spark, table.io, [table.location()]).by_s3a}
+        told: dict[str, Any] = {"by_s3a": file_access(spark, table.io, [table.location()]).by_s3a}
         group = group_of(table)
         copied = merged(spark, table, group, way=Way.APPEND)
         replaced(table, group, copied)

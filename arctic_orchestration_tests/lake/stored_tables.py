@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector
 from pyiceberg.catalog import Catalog
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
@@ -12,6 +13,7 @@ from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.lake.merging.merge import Merged, merge
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
+from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration_tests.object_store import BUCKET
 
 
@@ -54,3 +56,14 @@ def objects(catalog: Catalog) -> set[str]:
     below = catalog.properties["warehouse"].removeprefix("s3://")
     found = files.get_file_info(FileSelector(below, recursive=True))
     return {info.path for info in found if info.is_file}
+
+
+def rewritten(catalog: Catalog, name: str) -> Replacement:
+    """A merge of all files of an unpartitioned table by pyarrow."""
+    table = load_table(catalog, name)
+    group = group_of(table)
+    output = f"{table.location()}/data/compaction-one/merged.parquet"
+    rows = table.scan().to_arrow().cast(schema_to_pyarrow(table.schema()))
+    with table.io.new_output(output).create(overwrite=True) as stream:
+        pq.write_table(rows, stream)
+    return Replacement(id="one", group=group, outputs=(output,), rows_deleted=0)

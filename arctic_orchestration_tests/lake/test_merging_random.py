@@ -194,8 +194,7 @@ def test_readers_of_a_merged_table_find_what_they_found(
     for group, files in groups(table, known):
         engine = data.draw(st.sampled_from([None, Engine.SPARK]))
         through_arrow = data.draw(st.booleans())
-        one = merged_group(spark, table, known, group, files, engine, through_arrow)
-        replacements.append(one)
+        replacements.append(merged_group(spark, table, known, group, files, engine, through_arrow))
     replaced = replace_files(table, replacements)
     assert replaced.committed == tuple(one.id for one in replacements), replaced
     assert delete_paths(table) == []

@@ -88,10 +88,10 @@ def test_rows_are_appended_read_and_replaced(spark: SparkSession, catalog: Catal
     assert append(spark, rows, table).rows == 30
     assert data_files(table) == 3
     assert sorted(row.row for row in read(spark, table).collect()) == list(range(30))
-    found = read(spark, table, row_filter=EqualTo("key", 2)).collect()
+    found = read(spark, table, row_filter=EqualTo(term="key", value=2)).collect()
     assert sorted(row.row for row in found) == list(range(2, 30, 3))
     new = spark.range(100, 101).selectExpr("id as row", "2 as key")
-    append(spark, new, table, replacing=EqualTo("row", 5))
+    append(spark, new, table, replacing=EqualTo(term="row", value=5))
     assert sorted(row.row for row in read(spark, table).collect()) == sorted(
         {*range(30), 100} - {5}
     )
