@@ -32,7 +32,7 @@ _SIGNS = (
         "the store got no valid credentials: {given}",
     ),
     (
-        r"SlowDown|SLOW_DOWN|SERVICE_UNAVAILABLE|Reduce your request rate|reduce your request rate|503 Slow",
+        r"SlowDown|SLOW_DOWN|SERVICE_UNAVAILABLE|[Rr]educe your request rate",
         "the store asks for fewer requests, after retries",
     ),
     (r"ACCESS_DENIED|AccessDenied|Access Denied|403", "the credentials do not allow it: {given}"),

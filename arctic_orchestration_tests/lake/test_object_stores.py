@@ -19,7 +19,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction.run_once import compact_now
+from arctic_orchestration.compaction.run_once import compact_now, offer_now
 from arctic_orchestration.lake import append, ensure_table, open_catalog, read
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.manifests import live_files
@@ -153,15 +153,24 @@ def test_a_table_is_compacted_expired_and_cleaned(
     def merging(table: Table, group: FileGroup, directory: str, *, target_bytes: int) -> Merged:
         return merge(classic_spark, table, group, directory, target_bytes=target_bytes)
 
+    with store.counted() as planning:
+        offer_now(database, catalog, "lake.words", utc_now(), force=True)
+    # The metadata twice, a list of manifests and six of them: one HEAD and one GET each.
+    assert planning == {"HeadObject": 9, "GetObject": 9}
     with store.counted() as requests:
         done = compact_now(database, catalog, merging, "lake.words", utc_now(), force=True)
     assert (done.counts.committed, done.left, done.trouble) == (1, (), None)
     assert (rows_of(table), data_files(table)) == (before, 1)
-    print(dict(requests))
+    # Outputs of a lost attempt are looked for, and pyiceberg looks for its new metadata file.
+    assert requests["ListObjects"] <= 2
+    assert requests["GetObject"] <= 10 * 6
     now = utc_now()
     with store.counted() as requests:
         expired = expire_snapshots(table, older_than=now, keep_last=1, now=now)
-    print(dict(requests))
+    # Files are known by manifests; one list is pyiceberg's, before it writes metadata.
+    assert requests["ListObjects"] <= 1
+    assert requests["GetObject"] <= 4 * 6
+    assert requests["DeleteObject"] == len(expired.files)
     assert len(expired.snapshot_ids) == 6
     assert (expired.failed, rows_of(table)) == ((), before)
     lost = f"{table.location()}/data/lost.parquet"
@@ -169,7 +178,7 @@ def test_a_table_is_compacted_expired_and_cleaned(
         stream.write(b"x")
     with store.counted() as requests:
         orphans = remove_orphans(table, older_than=utc_now() + timedelta(hours=1), any_age=True)
-    print(dict(requests))
+    assert requests["ListObjects"] == 1
     assert lost in {file.path for file in orphans.files}
     assert (orphans.failed, rows_of(table)) == ((), before)
     known = {file.path.removeprefix("s3://") for file in live_files(table.refresh()).files}

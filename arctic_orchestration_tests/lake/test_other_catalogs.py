@@ -45,10 +45,8 @@ def is_compacted(catalog: Catalog) -> None:
     assert list_tables(catalog) == ["lake.words"]
     one = rewritten(catalog, "lake.words")
     # Another writer is first.
-    table_of(catalog, files=0)
-    load_table(catalog, "lake.words").append(
-        load_table(catalog, "lake.words").scan().to_arrow()[:1]
-    )
+    other = load_table(catalog, "lake.words")
+    other.append(other.scan().to_arrow()[:1])
     assert replace_files(table, [one]).committed == ("one",)
     assert len(rows_of(table)) == len(before) + 1
     assert data_files(table) == 2
