@@ -60,5 +60,5 @@ def test_seconds_become_milliseconds() -> None:
 def test_workers_receive_the_stores_properties_alone() -> None:
     """The catalog's address may have a password, and its token is nobody else's."""
     catalogs = {"uri": "postgresql://me:password@host/lake", "token": "t", "auth.manager": object()}
-    sent = sendable_io(PyArrowFileIO({**KEYS, **catalogs}))  # type: ignore[arg-type]
+    sent = sendable_io(PyArrowFileIO({**KEYS, **catalogs}))
     assert sent.properties == dict(KEYS)
