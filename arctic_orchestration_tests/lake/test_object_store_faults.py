@@ -89,7 +89,9 @@ def test_what_stays_is_an_error(impatient: Catalog, store: ObjectStore, fault: s
     """Nothing hangs: silence ends with the time limit of the properties."""
     table = table_of(impatient, files=1)
     store.fail("GetObject", fault, path=".parquet")
-    with pytest.raises(OSError, match="SERVICE_UNAVAILABLE|SLOW_DOWN|(?i:timeout|timed|curl|bytes)"):
+    with pytest.raises(
+        OSError, match="SERVICE_UNAVAILABLE|SLOW_DOWN|(?i:timeout|timed|curl|bytes)"
+    ):
         rows_of(table)
 
 
