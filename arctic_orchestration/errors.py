@@ -26,7 +26,8 @@
         ├── SchemaMismatch      the rows do not fit the table's columns
         ├── CommitConflict      another writer was first; planning again may succeed
         ├── CommitUnknown       the catalog neither confirmed nor refused the commit
-        └── CatalogUnavailable  the catalog does not answer
+        ├── CatalogUnavailable  the catalog does not answer
+        └── StoreRefused        the object store refuses the credentials, or the rate of requests
 
 Messages name the field, the value, what was expected and what to do. Errors of drivers and
 libraries are translated once, where they enter, with the cause kept.
@@ -235,3 +236,7 @@ class CommitUnknown(LakeError):
 
 class CatalogUnavailable(LakeError):
     """The catalog did not answer, after several tries; nothing was changed."""
+
+
+class StoreRefused(LakeError):
+    """The object store refuses the credentials, or the rate of requests; nothing was committed."""

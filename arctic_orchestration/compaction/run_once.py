@@ -23,7 +23,7 @@ from arctic_orchestration.compaction.queue.offers import Offered, offer
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.compaction.work.database_source import DatabaseSource
-from arctic_orchestration.compaction.work.worker import Merge, Worker, WorkerEvent
+from arctic_orchestration.compaction.work.worker import Merge, What, Worker, WorkerEvent
 from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.audit import Actor
@@ -46,7 +46,7 @@ class RunResult:
     counts: CommitCounts
     #: remaining live tasks: failed ones, and those claimed by others or not claimable
     left: tuple[Task, ...]
-    #: why nothing could be committed; none: it could, or there was nothing
+    #: why something could not be merged or committed; none: it could, or there was nothing
     trouble: str | None
 
 
@@ -170,13 +170,13 @@ def compact_now(
             # There may be no other process to expire the claims of a killed one.
             attempts.expire(tx)
         source = DatabaseSource(database, catalog, table=table)
-        worker = Worker(source, merge, parallelism=parallelism, on_event=on_event)
-        worker.run(timedelta(0))
+        given_back = _merge_tasks(source, merge, parallelism, on_event)
         done = committer.commit(table)
         if done is not None:
             counts = counts.plus(done.counts)
             records += done.records
             trouble = done.trouble
+        trouble = trouble or given_back
         waiting = _of_others(database, table)
         if trouble is not None or not waiting or time.monotonic() > give_up_at:
             break
@@ -195,6 +195,30 @@ def compact_now(
         left=tuple(left),
         trouble=trouble,
     )
+
+
+def _merge_tasks(
+    source: DatabaseSource,
+    merge: Merge,
+    parallelism: int,
+    on_event: Callable[[WorkerEvent], None] | None,
+) -> str | None:
+    """Merges the claimable tasks; returns why one was given back, None if none was.
+
+    What that task needs is out of order: a worker would wait for it without end.
+    """
+    released: list[str] = []
+
+    def heard(event: WorkerEvent) -> None:
+        if event.what is What.RELEASED:
+            released.append(event.text)
+            worker.drain()
+        if on_event is not None:
+            on_event(event)
+
+    worker = Worker(source, merge, parallelism=parallelism, on_event=heard)
+    worker.run(timedelta(0))
+    return released[-1] if released else None
 
 
 def _paused(database: Database, table: str) -> str | None:

@@ -9,8 +9,11 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
 from arctic_orchestration.errors import SchemaMismatch
+from arctic_orchestration.lake.arrow_rows import write_arrow_rows
+from arctic_orchestration.lake.file_access import file_access
 from arctic_orchestration.lake.file_metrics import describe
 from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.merging.plain_files import writing_of
 from arctic_orchestration.lake.parquet_footers import MAGIC, TAIL_BYTES, with_ids
 from arctic_orchestration.lake.partitioning import partition_group, partition_of
 from arctic_orchestration.lake.row_schema import fitted, null_found
@@ -19,6 +22,8 @@ from arctic_orchestration.lake.upkeep.listing import Store
 
 _FOOTERS_AT_ONCE = 8
 _COPY_BYTES = 4 * 1024 * 1024
+#: more rows than a task has
+_ONE_FILE = 1 << 40
 
 
 def write_files(dataframe: DataFrame, table: Table, directory: str) -> list[DataFile]:
@@ -37,17 +42,12 @@ def write_files(dataframe: DataFrame, table: Table, directory: str) -> list[Data
     schema = table.schema()
     rows = fitted(dataframe, schema)
     group = partition_group(table.spec(), schema)
-    columns: tuple[str, ...] = ()
+    column = None
     if group is not None:
-        columns = (_free_name(rows.columns),)
-        rows = rebalanced(rows.withColumn(columns[0], group), columns[0])
-    writer = (
-        rows.write.option("compression", "zstd")
-        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        .partitionBy(*columns)
-    )
+        column = _free_name(rows.columns)
+        rows = rebalanced(rows.withColumn(column, group), column)
     try:
-        writer.parquet(directory)
+        paths = _written(rows, table, directory, column)
     except JOB_FAILED as error:
         if path := null_found(error):
             raise SchemaMismatch(
@@ -55,10 +55,26 @@ def write_files(dataframe: DataFrame, table: Table, directory: str) -> list[Data
             ) from error
         raise
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        described = pool.map(
-            lambda path: _described(table, path), sorted(files_below(table, directory))
-        )
+        described = pool.map(lambda path: _described(table, path), paths)
         return [file for file in described if file is not None]
+
+
+def _written(rows: DataFrame, table: Table, directory: str, group: str | None) -> list[str]:
+    """Writes files with rows of one group each; returns their paths."""
+    access = file_access(rows.sparkSession, table.io, [directory])
+    if not access.by_spark:
+        if group is not None:
+            rows = rows.sortWithinPartitions(group)
+        writing = writing_of(table, _ONE_FILE)
+        return write_arrow_rows(rows, table.io, directory, writing, group=group)
+    writer = (
+        rows.write.options(**access.options)
+        .option("compression", "zstd")
+        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        .partitionBy(*[] if group is None else [group])
+    )
+    writer.parquet(access.path(directory))
+    return sorted(files_below(table, directory))
 
 
 def remove_directory(table: Table, directory: str) -> None:

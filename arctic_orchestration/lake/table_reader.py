@@ -11,6 +11,8 @@ from pyiceberg.table import FileScanTask, Table
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.errors import NotFound, UnsupportedTable
+from arctic_orchestration.lake.arrow_rows import arrow_rows
+from arctic_orchestration.lake.file_access import file_access
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
 from arctic_orchestration.lake.schema import (
     require_supported,
@@ -18,6 +20,10 @@ from arctic_orchestration.lake.schema import (
     spark_schema,
 )
 from arctic_orchestration.lake.session import require_lake_session
+
+#: as Spark splits files, where it reads them itself
+_BYTES_A_TASK = 128 * 1024 * 1024
+_FEWEST_TASKS = 8
 
 
 def read(
@@ -95,8 +101,15 @@ def rows_of(
         return spark.range(0).select(
             *(F.lit(None).cast(field.dataType).alias(field.name) for field in columns.fields)
         )
-    reader = spark.read.schema(columns).option("recursiveFileLookup", "true")
-    return reader.parquet(*(literal_path(task.file.file_path) for task in tasks))
+    paths = [task.file.file_path for task in tasks]
+    access = file_access(spark, table.io, paths)
+    if not access.by_spark:
+        size = sum(task.file.file_size_in_bytes for task in tasks)
+        count = min(len(paths), max(_FEWEST_TASKS, size // _BYTES_A_TASK))
+        return arrow_rows(spark, table.io, schema, paths, tasks=count)
+    reader = spark.read.schema(columns).options(**access.options)
+    reader = reader.option("recursiveFileLookup", "true")
+    return reader.parquet(*(literal_path(access.path(path)) for path in paths))
 
 
 def literal_path(path: str) -> str:

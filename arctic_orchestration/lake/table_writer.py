@@ -27,7 +27,7 @@ from pyiceberg.utils.properties import property_as_bool
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.errors import CommitConflict, CommitUnknown
+from arctic_orchestration.errors import CatalogUnavailable, CommitConflict, CommitUnknown
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.data_files import remove_directory, write_files
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
@@ -37,6 +37,7 @@ from arctic_orchestration.lake.schema import require_fitting, require_supported_
 from arctic_orchestration.lake.session import require_lake_session
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction, ancestors
 from arctic_orchestration.lake.table_reader import plan, rows_of
+from arctic_orchestration.lake.tables import REFUSED_COMMIT, TRIES, wait_seconds
 
 #: Keys of the snapshot's summary.
 APPEND_ID = "arctic.append.id"
@@ -87,6 +88,7 @@ def append(
         SchemaMismatch: the rows do not fit the columns. Nothing was committed.
         CommitConflict: columns or partitions were changed meanwhile, or other writers were first
             for too long. Nothing was committed; retrying is safe.
+        CatalogUnavailable: the catalog refused the commit again and again. Nothing was committed.
         CommitUnknown: the catalog neither confirmed nor refused the commit. The files still exist;
             appending again is safe with the same ``once`` key.
     """
@@ -133,7 +135,7 @@ class _Append:
 
     def commit(self, added: list[DataFile]) -> Appended:
         """Commits the files; retries after commits of other writers."""
-        lost_answers = 0
+        lost_answers = refusals = 0
         doubted_head: int | None = None
         for attempt in range(_ATTEMPTS):
             self._refresh()
@@ -151,6 +153,10 @@ class _Append:
             except (CommitFailedException, ValidationException) as error:
                 if error is self._forbidden:
                     raise
+            except REFUSED_COMMIT as error:
+                refusals += 1
+                self._require_patience(refusals, error)
+                time.sleep(wait_seconds(refusals))
             except Exception as error:
                 if not self.in_doubt or error is self._forbidden:
                     raise
@@ -198,7 +204,7 @@ class _Append:
             self.in_doubt, refused = True, False
             updates = keeping_retention(transaction._updates, table.metadata)
             table._do_commit(updates=updates, requirements=requirements)
-        except CommitFailedException:
+        except (CommitFailedException, *REFUSED_COMMIT):
             self.in_doubt, refused = doubted_before, True
             raise
         finally:
@@ -259,6 +265,19 @@ class _Append:
             if self.in_doubt:
                 self._refuse_to_guess(error)
             raise
+
+    def _require_patience(self, refusals: int, error: Exception) -> None:
+        """Gives up on a catalog that has refused too many commits."""
+        if error is self._forbidden:
+            raise error
+        if refusals < TRIES:
+            return
+        if self.in_doubt:
+            self._refuse_to_guess(error)
+        raise CatalogUnavailable(
+            f"{'.'.join(self._table.name())}: the catalog refused the commit, tried {TRIES} "
+            f"times: {error}"
+        ) from error
 
     def _refuse_to_guess(self, error: Exception) -> None:
         raise CommitUnknown(

@@ -4,20 +4,26 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import sleep
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
+    ForbiddenError,
     NamespaceAlreadyExistsError,
     NoSuchIdentifierError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    OAuthError,
     ServerError,
     ServiceUnavailableError,
     TableAlreadyExistsError,
     TooManyRequestsError,
+    UnauthorizedError,
 )
+from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
@@ -31,22 +37,39 @@ from arctic_orchestration.errors import (
     ConfigurationError,
     LakeError,
     NotFound,
+    StoreRefused,
 )
 from arctic_orchestration.lake.schema import require_supported, require_supported_format
+from arctic_orchestration.lake.store_errors import store_refusal
 from arctic_orchestration.settings import Settings
 
 #: How long a process waits for another one's commit to the embedded catalog.
 _BUSY_SECONDS = 60
 _OPENING_ATTEMPTS = 20
 #: How often a silent catalog is retried, in all about three seconds.
-_TRIES = 5
+TRIES = 5
 _FIRST_WAIT_SECONDS = 0.2
+#: The property of pyiceberg's that names a strategy of retries.
+_S3_RETRIES = "s3.retry-strategy-impl"
 #: The maximum number of table names in a message.
 _NAMES_SHOWN = 20
 
 _DOWN = (OSError, DBAPIError, ServiceUnavailableError, ServerError, TooManyRequestsError)
+#: The modules with the errors of other catalogs' clients: Glue's and Hive's.
+_CLIENTS = ("botocore.", "thrift.transport")
 #: Retries do not restore a missing file of the table.
 _NOT_ABOUT_THE_CATALOG = (FileNotFoundError, PermissionError)
+
+#: The catalog's answers that say that it did not make a commit.
+REFUSED_COMMIT = (
+    TooManyRequestsError,
+    UnauthorizedError,
+    AuthorizationExpiredError,
+    ForbiddenError,
+    BadRequestError,
+)
+#: Its answers to credentials that are wrong or have expired.
+_UNAUTHORIZED = (UnauthorizedError, AuthorizationExpiredError, ForbiddenError, OAuthError)
 
 _T = TypeVar("_T")
 
@@ -66,9 +89,19 @@ def open_catalog(settings: Settings) -> Catalog:
     name = settings.catalog
     configured = Config().get_catalog_config(name)
     if configured is not None:
-        properties = {key: str(value) for key, value in configured.items()}
+        # Sections, such as that of a REST catalog's authentication, stay sections.
+        properties: dict[str, Any] = {
+            key: value if isinstance(value, dict) else str(value)
+            for key, value in configured.items()
+        }
+        properties.setdefault(_S3_RETRIES, f"{__package__}.s3_retries.PatientRetries")
+        opened: Callable[..., Catalog] = load_catalog
+        if _is_rest(properties):
+            from arctic_orchestration.lake.rest_catalog import TimedRestCatalog
+
+            opened = TimedRestCatalog
         try:
-            return answered(lambda: load_catalog(name, **properties), f"ARCTIC_CATALOG {name}")
+            return answered(lambda: opened(name, **properties), f"ARCTIC_CATALOG {name}")
         except (ValueError, NotImplementedError, ImportError) as error:
             raise ConfigurationError(
                 f"ARCTIC_CATALOG: catalog {name} cannot be opened as pyiceberg is configured: "
@@ -115,6 +148,7 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
     Errors:
         NotFound: the table does not exist; the message names the existing ones.
         CatalogUnavailable: the catalog did not answer, after several tries.
+        StoreRefused: the object store refuses the credentials, so the metadata cannot be read.
         LakeError: the catalog has the table, but its metadata cannot be read.
     """
     # pyiceberg rejects a name without namespace as invalid; here it is a missing table.
@@ -123,7 +157,13 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
             return answered(lambda: catalog.load_table(identifier), identifier)
         except (NoSuchTableError, NoSuchNamespaceError, NoSuchIdentifierError):
             pass
-        except _NOT_ABOUT_THE_CATALOG as error:
+        except (*_NOT_ABOUT_THE_CATALOG, CatalogUnavailable) as error:
+            if refusal := store_refusal(load_file_io(catalog.properties), error):
+                raise StoreRefused(
+                    f"{identifier}: its metadata cannot be read: {refusal}"
+                ) from error
+            if isinstance(error, CatalogUnavailable):
+                raise
             raise LakeError(f"{identifier}: its metadata cannot be read: {error}") from error
     known = list_tables(catalog)
     shown = ", ".join(known[:_NAMES_SHOWN]) + (", ..." if len(known) > _NAMES_SHOWN else "")
@@ -164,18 +204,40 @@ def answered(query: Callable[[], _T], what: str) -> _T:
     Errors:
         CatalogUnavailable: it never answered; names ``what`` and the last reason.
     """
-    for attempt in range(1, _TRIES + 1):
+    for attempt in range(1, TRIES + 1):
         try:
             return query()
         except _NOT_ABOUT_THE_CATALOG:
             raise
-        except _DOWN as error:
-            if attempt == _TRIES:
+        except _UNAUTHORIZED as error:
+            raise CatalogUnavailable(
+                f"{what}: the catalog refuses the credentials: {error}. Check credential and token "
+                "in its properties"
+            ) from error
+        except Exception as error:
+            if not (isinstance(error, _DOWN) or type(error).__module__.startswith(_CLIENTS)):
+                raise
+            if attempt == TRIES:
                 raise CatalogUnavailable(
-                    f"{what}: the catalog did not answer, tried {_TRIES} times: {error}"
+                    f"{what}: the catalog did not answer, tried {TRIES} times: {error}"
                 ) from error
-            sleep(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
+            sleep(wait_seconds(attempt))
     raise AssertionError("unreachable")
+
+
+def wait_seconds(attempt: int) -> float:
+    """Returns how long to wait for a silent catalog after an attempt, the first being 1."""
+    return _FIRST_WAIT_SECONDS * float(2 ** (attempt - 1))
+
+
+def _is_rest(properties: Mapping[str, Any]) -> bool:
+    """Returns whether pyiceberg would open a REST catalog for these properties."""
+    if PY_CATALOG_IMPL in properties:
+        return False
+    kind = properties.get(TYPE)
+    if kind is None:
+        return str(properties.get(URI, "")).startswith("http")
+    return str(kind).lower() == "rest"
 
 
 def _ensure_namespace(catalog: Catalog, identifier: str) -> None:

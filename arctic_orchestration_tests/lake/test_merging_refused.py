@@ -206,9 +206,11 @@ def test_an_output_that_lacks_rows(
     """Whatever the reason may be; here one is left out on the way, and there one comes back."""
     from arctic_orchestration.lake.merging import merge as merging
 
-    written = merging._write
+    written = merging._written
     monkeypatch.setattr(
-        merging, "_write", lambda rows, *rest: written(rows.where("id != 2"), *rest)
+        merging,
+        "_written",
+        lambda spark, rows, *rest: written(spark, rows.where("id != 2"), *rest),
     )
     refused(
         spark,

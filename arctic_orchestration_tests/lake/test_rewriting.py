@@ -25,9 +25,10 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.lake import arrow_files as module
 from arctic_orchestration.lake import ensure_table
-from arctic_orchestration.lake.merging import arrow_rewrite as module
-from arctic_orchestration.lake.merging.arrow_rewrite import Writing, rewrite_files
+from arctic_orchestration.lake.arrow_files import Writing
+from arctic_orchestration.lake.merging.arrow_rewrite import rewrite_files
 from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration.lake.merging.plain_files import PlainFiles, plain_files
 from arctic_orchestration.lake.schema import spark_schema

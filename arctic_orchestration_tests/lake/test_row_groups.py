@@ -288,7 +288,7 @@ def test_an_output_that_is_not_its_inputs_is_refused(
     """Something else is written in its place."""
     files = [written(tmp_path / f"{n}.parquet", plain(n * 10, 10)) for n in range(2)]
 
-    def lose(_spark: object, _inputs: object, output: str) -> None:
+    def lose(_spark: object, _inputs: object, _sources: object, output: str, *_: object) -> None:
         written(Path(output), plain(0, 10))
 
     monkeypatch.setattr(row_groups, "_rewrite", lose)

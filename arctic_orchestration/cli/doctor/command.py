@@ -16,6 +16,7 @@ from arctic_orchestration.cli.doctor import (
     machine_checks,
     run_queue_checks,
     state_checks,
+    store_checks,
     version_checks,
 )
 from arctic_orchestration.console.dagster_errors import dagster_message
@@ -67,6 +68,7 @@ def examine() -> list[Finding]:
     findings += _guarded("disk", machine_checks.disk)
     findings += _guarded("postgres scheme", _postgres_scheme)
     findings += _guarded("notifications", _notifications)
+    findings += _guarded("object store", store_checks.object_store)
     findings += _guarded("compaction", compaction_checks.compaction)
     findings += _guarded("unreadable events", feed_checks.unreadable)
     findings += _guarded("tasks", freshness_checks.tasks_and_consumers)

@@ -41,6 +41,7 @@ from arctic_orchestration.errors import (
 )
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.replacing.replace import Replaced, Replacement, replace_files
+from arctic_orchestration.lake.store_errors import explained
 from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.leases import Lease, Renewal
 from arctic_orchestration.state.database import Database
@@ -189,6 +190,7 @@ class Committer:
         if not tasks:
             self._leave(lease)
             return Round(table=name, counts=CommitCounts())
+        table: Table | None = None
         try:
             table = load_table(self._catalog, name)
             interval = _commit_interval(table.properties, name)
@@ -210,7 +212,7 @@ class Committer:
             raise
         except Exception as error:
             # Also unexpected errors: the other tables must be processed.
-            return self._troubled(lease, error)
+            return self._troubled(lease, error if table is None else explained(error, table.io))
         return self._report(lease, table, replaced, interval)
 
     def _report(

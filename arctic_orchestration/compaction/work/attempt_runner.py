@@ -30,11 +30,13 @@ from arctic_orchestration.errors import (
     DatabaseUnavailable,
     NotFound,
     Refused,
+    StoreRefused,
     UnsupportedFile,
     UnsupportedTable,
 )
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.java_errors import is_of_java, one_line
+from arctic_orchestration.lake.store_errors import explained
 from arctic_orchestration.quantities import format_bytes
 
 _log = logging.getLogger("arctic.compaction.worker")
@@ -176,6 +178,8 @@ class _Attempt:
             return None
 
     def _failed(self, error: Exception) -> AttemptResult:
+        if self._place is not None:
+            error = explained(error, self._place.table.io)
         claim, blame = self._claim, blame_of(error)
         if isinstance(error, Refused) or self._held.lost.is_set():
             return self._lost(text_of(error))
@@ -240,11 +244,19 @@ def blame_of(error: Exception) -> Blame:
         name, text = type(cause).__name__, str(cause)
         if name == "Py4JNetworkError" or any(one in text for one in _GONE):
             return Blame.WORKER
-    if isinstance(error, CatalogUnavailable | ConfigurationError | DatabaseUnavailable | NotFound):
-        # The planner handles a missing table, and cancels its tasks.
+    if isinstance(error, _SURROUNDINGS):
         return Blame.SURROUNDINGS
     return Blame.TASK
 
+
+#: The planner handles a missing table, and cancels its tasks.
+_SURROUNDINGS = (
+    CatalogUnavailable,
+    ConfigurationError,
+    DatabaseUnavailable,
+    NotFound,
+    StoreRefused,
+)
 
 #: The messages of a JVM, a Spark in it, or a Connect server or its session, that has ended.
 _GONE = (

@@ -18,12 +18,15 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyiceberg.types as iceberg
 import pyspark.sql.functions as F
+from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
 from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.arrow_rows import FILE, POSITION, arrow_rows
 from arctic_orchestration.lake.connect import is_over_connect
+from arctic_orchestration.lake.file_access import FileAccess, file_access
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging.deletes import (
     DeletedPositions,
@@ -89,7 +92,7 @@ def live_rows(
 
     Rows of one file stay together and in their order. Files are ordered by size, greatest first,
     since Spark reads them so; ``in_order`` uses the order of the group, which costs a sort if it
-    differs.
+    differs. Through Arrow, files have the order of the group.
 
     Equality is that of the specification: nulls are equal, a NaN equals a NaN, zero and minus zero
     differ.
@@ -104,24 +107,27 @@ def live_rows(
     chains = equality_chains(group.files)
     schema = with_dropped(table, {number for chain in chains for number in chain.field_ids})
     require_readable(table, group, chains)
-    if not READS_OLDER_SCHEMAS:
-        require_current_schema(table, group)
     positions = deleted_positions(table.io, group.files)
     columns = _by_number(schema)
-    rows, urls = _read(session, columns, [file.path for file in group.files])
+    deletes = [delete.path for chain in chains for delete in chain.deletes]
+    access = file_access(spark, table.io, [*(file.path for file in group.files), *deletes])
+    if access.by_spark and not READS_OLDER_SCHEMAS:
+        require_current_schema(table, group)
+    rows, urls = _read(session, table.io, access, columns, [file.path for file in group.files])
     many = [chain for chain in chains if chain.rows > _MOST_HASHED]
     sizes = [file.size for file in group.files]
-    sorting = bool(many) or (in_order and sizes != sorted(sizes, reverse=True))
+    by_size = access.by_spark and in_order and sizes != sorted(sizes, reverse=True)
+    sorting = bool(many) or by_size
     counted = Observation() if chains else None
     if positions or chains or sorting:
         rows = _with_file_facts(spark, rows, group, urls, positions, chains)
     if positions:
-        word = F.get("deleted", F.shiftright("position", 6).cast("int"))
-        bit = F.getbit(word, F.col("position").bitwiseAND(F.lit(63)).cast("int"))
+        word = F.get("deleted", F.shiftright(POSITION, 6).cast("int"))
+        bit = F.getbit(word, F.col(POSITION).bitwiseAND(F.lit(63)).cast("int"))
         rows = rows.where(F.col("deleted").isNull() | (bit == 0))
     if counted is not None:
         for number, chain in enumerate(chains):
-            rows = _joined(spark, rows, columns, chain, number)
+            rows = _joined(spark, rows, table.io, access, columns, chain, number)
         gone = reduce(
             lambda one, other: one | other,
             (
@@ -134,7 +140,7 @@ def live_rows(
         )
         rows = rows.where(~F.col("gone"))
     if sorting:
-        rows = rows.sortWithinPartitions("number", "position")
+        rows = rows.sortWithinPartitions("number", POSITION)
     return LiveRows(
         rows=_as_the_table_has_it(rows, table.schema(), columns),
         rows_in=group.rows,
@@ -156,25 +162,29 @@ def _by_number(schema: Schema) -> Schema:
 
 
 def _read(
-    session: SparkSession, schema: Schema, paths: Sequence[str]
+    session: SparkSession, io: FileIO, access: FileAccess, schema: Schema, paths: Sequence[str]
 ) -> tuple[DataFrame, Mapping[str, str]]:
     """Returns the rows of exactly these files, in one partition; and the URLs by path.
 
-    A URL is that in ``_metadata.file_path``.
+    A URL is that in ``_metadata.file_path``; through Arrow, it is the path.
 
     Errors:
         LakeError: Spark would read other files: it skips names that begin with an underscore or a
             dot.
     """
-    reader = session.read.schema(spark_schema(schema)).option("recursiveFileLookup", "true")
+    if not access.by_spark:
+        rows = arrow_rows(session, io, schema, paths, tasks=1, with_places=True)
+        return rows, {path: path for path in paths}
+    reader = session.read.schema(spark_schema(schema)).options(**access.options)
+    reader = reader.option("recursiveFileLookup", "true")
     if is_over_connect(session):
         # The server confuses the option below with another one, as it lower-cases its name.
-        rows = reader.parquet(*map(literal_path, paths))
+        rows = reader.parquet(*(literal_path(access.path(path)) for path in paths))
     else:
         # Spark's own option: an escaped pattern cannot contain a colon.
-        rows = reader.option("__globPaths__", "false").parquet(*paths)
+        rows = reader.option("__globPaths__", "false").parquet(*map(access.path, paths))
     taken = {unquote(plain_path(url)): _as_metadata_has_it(url) for url in rows.inputFiles()}
-    wanted = {_SLASHES.sub("/", plain_path(path)): path for path in paths}
+    wanted = {_SLASHES.sub("/", plain_path(access.path(path))): path for path in paths}
     if taken.keys() != wanted.keys():
         left_out = sorted(path for plain, path in wanted.items() if plain not in taken)
         raise LakeError(f"Spark does not read {left_out or sorted(taken.keys() - wanted.keys())}")
@@ -211,15 +221,20 @@ def _with_file_facts(
     }
     for number, chain in enumerate(chains):
         facts[f"need_{number}"] = pa.array([chain.need.get(path) for path in paths], pa.int64())
-    metadata = file_metadata(rows)
-    return rows.select(
-        "*", metadata.file_path.alias("file"), metadata.row_index.alias("position")
-    ).join(F.broadcast(facts_frame(spark, rows, pa.table(facts))), F.col("file") == F.col("path"))
+    placed = rows
+    if FILE not in rows.columns:
+        metadata = file_metadata(rows)
+        places = metadata.file_path.alias(FILE), metadata.row_index.alias(POSITION)
+        placed = rows.select("*", *places)
+    found = F.broadcast(facts_frame(spark, rows, pa.table(facts)))
+    return placed.join(found, F.col(FILE) == F.col("path"))
 
 
 def _joined(
     spark: SparkSession,
     rows: DataFrame,
+    io: FileIO,
+    access: FileAccess,
     columns: Schema,
     chain: EqualityChain,
     number: int,
@@ -227,7 +242,7 @@ def _joined(
     """Adds the reach of the farthest delete with the row's values, or null."""
     narrow = only(columns, set(chain.field_ids))
     paths = [delete.path for delete in chain.deletes]
-    deletes, urls = _read(rows.sparkSession, narrow, paths)
+    deletes, urls = _read(rows.sparkSession, io, access, narrow, paths)
     reach = pa.table(
         {
             "path": pa.array([urls[path] for path in paths], pa.string()),
@@ -239,8 +254,8 @@ def _joined(
     ]
     names = [f"key_{number}_{field_id}" for field_id in chain.field_ids]
     values = (
-        deletes.select(*keys, file_metadata(deletes).file_path.alias("file"))
-        .join(F.broadcast(facts_frame(spark, rows, reach)), F.col("file") == F.col("path"))
+        deletes.select(*keys, _file_of(deletes).alias(FILE))
+        .join(F.broadcast(facts_frame(spark, rows, reach)), F.col(FILE) == F.col("path"))
         .groupBy(*names)
         .agg(F.max("reach").alias(f"reach_{number}"))
     )
@@ -254,6 +269,10 @@ def _joined(
     )
     # Spark forgets that the rows are one partition, and would shuffle them for the next join.
     return rows.join(values, equal, "left").coalesce(1)
+
+
+def _file_of(rows: DataFrame) -> Column:
+    return F.col(FILE) if FILE in rows.columns else file_metadata(rows).file_path
 
 
 def _key(schema: Schema, field_id: int) -> Column:

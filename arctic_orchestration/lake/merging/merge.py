@@ -26,7 +26,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.lake.arrow_rows import write_arrow_rows
 from arctic_orchestration.lake.data_files import files_below, remove_directory, with_all_ids
+from arctic_orchestration.lake.file_access import file_access
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.file_sizes import outputs_wanted
 from arctic_orchestration.lake.java_errors import one_line
@@ -34,7 +36,7 @@ from arctic_orchestration.lake.merging.arrow_rewrite import WorkersUnable, rewri
 from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.merging.live_rows import live_rows
 from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes, zstd_level
-from arctic_orchestration.lake.merging.plain_files import plain_files
+from arctic_orchestration.lake.merging.plain_files import plain_files, writing_of
 from arctic_orchestration.lake.merging.row_groups import append_row_groups, read_footers
 from arctic_orchestration.lake.merging.sessions import merging_session
 from arctic_orchestration.lake.merging.strategy import Way, choose_way, why_not_appended
@@ -153,7 +155,7 @@ def merge(
     )
 
 
-_Written = tuple[tuple[OutputFile, ...], int, int | None]
+_Outputs = tuple[tuple[OutputFile, ...], int, int | None]
 
 
 def _appended(
@@ -172,7 +174,7 @@ def _decoded(
     directory: str,
     target_bytes: int,
     engine: Engine | None,
-) -> tuple[_Written, str]:
+) -> tuple[_Outputs, str]:
     """Decodes and rewrites the group; returns the outputs, with the engine and its reason."""
     name = ".".join(table.name())
     require_supported(table.schema(), name)
@@ -194,14 +196,16 @@ def _decoded(
                 return (outputs, 0, None), f"decoded {how}"
         if engine == Engine.ARROW:
             raise LakeError(f"{name}: Arrow cannot decode {len(group.files)} files: {reason}")
+    missing = file_access(spark, table.io, [file.path for file in group.files]).missing
+    through = f"; files pass through Arrow, as {missing}" if missing else ""
     return _decoded_by_spark(spark, table, group, directory, target_bytes), (
-        f"decoded by Spark: {reason}"
+        f"decoded by Spark: {reason}{through}"
     )
 
 
 def _decoded_by_spark(
     spark: SparkSession, table: Table, group: FileGroup, directory: str, target_bytes: int
-) -> _Written:
+) -> _Outputs:
     order = table.sort_order()
     size = sum(file.size for file in group.files)
     count = outputs_wanted(size, target_bytes, files=len(group.files))
@@ -209,11 +213,9 @@ def _decoded_by_spark(
         live = live_rows(spark, session, table, group, in_order=order.is_unsorted and count > 1)
         rows = live.rows if order.is_unsorted else _sorted(live.rows, table)
         left = live.rows_in - live.deleted_by_position
-        _write(rows, table, directory, math.ceil(left / count))
+        paths = _written(spark, rows, table, directory, max(1, math.ceil(left / count)))
         deleted = live.deleted_by_position + live.deleted_by_equality()
-    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-        found = sorted(files_below(table, directory))
-        outputs = _finished(table, list(pool.map(partial(with_all_ids, table), found)))
+    outputs = _finished(table, paths)
     _require_all(table, group, deleted, outputs)
     return outputs, deleted, None if order.is_unsorted else order.order_id
 
@@ -224,17 +226,29 @@ def _remove_others(table: Table, directory: str, paths: list[str]) -> None:
         table.io.delete(plain_path(path))
 
 
-def _write(rows: DataFrame, table: Table, directory: str, rows_per_file: int) -> None:
+def _written(
+    spark: SparkSession, rows: DataFrame, table: Table, directory: str, rows_per_file: int
+) -> list[str]:
+    """Writes the rows; returns the paths of the files, which have all field ids."""
+    access = file_access(spark, table.io, [directory])
+    if not access.by_spark:
+        writing = writing_of(table, rows_per_file)
+        paths = write_arrow_rows(rows, table.io, directory, writing)
+        _remove_others(table, directory, paths)
+        return paths
     writer = (
-        rows.write.option("compression", "zstd")
-        .option("maxRecordsPerFile", str(max(1, rows_per_file)))
+        rows.write.options(**access.options)
+        .option("compression", "zstd")
+        .option("maxRecordsPerFile", str(rows_per_file))
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     )
     if size := row_group_bytes(table):
         writer = writer.option("parquet.block.size", str(size))
     if level := zstd_level(table):
         writer = writer.option("parquet.compression.codec.zstd.level", str(level))
-    writer.parquet(directory)
+    writer.parquet(access.path(directory))
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+        return list(pool.map(partial(with_all_ids, table), sorted(files_below(table, directory))))
 
 
 def _sorted(rows: DataFrame, table: Table) -> DataFrame:

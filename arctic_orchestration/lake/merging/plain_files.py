@@ -9,16 +9,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io.pyarrow import parquet_path_to_id_mapping, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.types import DoubleType, FloatType
 from pyspark import cloudpickle
 
+from arctic_orchestration.lake.arrow_files import (
+    MOST_ROW_GROUP_BYTES,
+    ROW_GROUP_BYTES,
+    ZSTD_LEVEL,
+    Writing,
+)
+from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.file_metrics import is_bounded
 from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes, zstd_level
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
-from arctic_orchestration.lake.merging.strategy import counts_days_as_julian, misfits
+from arctic_orchestration.lake.merging.strategy import misfits
+from arctic_orchestration.lake.parquet_footers import counts_days_as_julian
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +65,31 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
     return PlainFiles(columns=columns, statistics=_with_statistics(footers))
 
 
+def writing_of(table: Table, rows_per_file: int) -> Writing:
+    """Returns how Arrow writes rows of Spark into files of the table.
+
+    Float columns get no statistics: Arrow's bounds do not cover NaN, and readers would skip a file
+    for rows that it contains.
+
+    Errors:
+        InvalidInput: a property of the table is invalid.
+    """
+    columns = _columns(table.schema())
+    leaves = parquet_path_to_id_mapping(table.schema())
+    floats = {
+        path
+        for path, field_id in leaves.items()
+        if isinstance(table.schema().find_type(field_id), FloatType | DoubleType)
+    }
+    return Writing(
+        columns=columns,
+        statistics=[path for path in leaves if path not in floats] if floats else True,
+        rows_per_file=rows_per_file,
+        row_group_bytes=min(row_group_bytes(table) or ROW_GROUP_BYTES, MOST_ROW_GROUP_BYTES),
+        zstd_level=zstd_level(table) or ZSTD_LEVEL,
+    )
+
+
 def _known_hindrance(table: Table, group: FileGroup) -> str | None:
     deleted = sum(1 for file in group.files if file.deletes)
     if deleted:
@@ -67,7 +102,7 @@ def _known_hindrance(table: Table, group: FileGroup) -> str | None:
     if not paths or len(paths) < len(group.files):
         return "a file is named twice, or none is"
     try:
-        cloudpickle.dumps(table.io)  # type: ignore[no-untyped-call]
+        cloudpickle.dumps(sendable_io(table.io))  # type: ignore[no-untyped-call]
     except Exception as error:
         return f"the table's {type(table.io).__name__} cannot be sent to a worker: {error}"
     return None
@@ -79,7 +114,7 @@ def _hindrances(
     for footer, file in zip(footers, group.files, strict=True):
         if footer.is_encrypted:
             yield f"{footer.path} is encrypted"
-        if counts_days_as_julian(footer):
+        if counts_days_as_julian(footer.key_values):
             yield f"{footer.path} was written by a Spark that counted old dates otherwise"
         if footer.metadata.num_rows != file.rows:
             yield f"{footer.path} has not the rows that the table knows of"

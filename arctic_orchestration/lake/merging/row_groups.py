@@ -6,8 +6,9 @@ CPU time of decoding.
 
 Limits: row groups keep their size and compression, so the result is not smaller; rows are neither
 sorted nor removed; it runs in the JVM of Spark's driver, on no executor, and not through Spark
-Connect, which offers no JVM. :mod:`arctic_orchestration.lake.merging.strategy` decides which files
-it suits.
+Connect, which offers no JVM. Files in a store that Spark has no file system for are copied to a
+local disk first, those of one output at a time.
+:mod:`arctic_orchestration.lake.merging.strategy` decides which files it suits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,10 +22,13 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.file_access import file_access
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
 from arctic_orchestration.lake.file_sizes import outputs_wanted
 from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.merging.local_copies import local_copies
 from arctic_orchestration.lake.parquet_footers import MAGIC, TAIL_BYTES
+from arctic_orchestration.lake.replacing.path_matching import form_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,10 +105,18 @@ def append_row_groups(
     footers = dict(zip(files, read_footers(table.io, (file.path for file in files)), strict=True))
     _require_alike(footers)
     outputs = []
+    access = file_access(spark, table.io, [directory, *(file.path for file in files)])
     for number, bin_ in enumerate(bins(files, target_bytes)):
         output = f"{directory.rstrip('/')}/appended-{number:05}.parquet"
         inputs = [footers[file] for file in bin_]
-        _copy(spark, inputs, output)
+        if access.by_spark:
+            sources = [access.path(footer.path) for footer in inputs]
+            _copy(spark, inputs, sources, access.path(output), access.options)
+        else:
+            size = sum(file.size for file in bin_)
+            with local_copies(table.io, [file.path for file in bin_], size) as local:
+                _copy(spark, inputs, local.sources, local.output, {})
+                local.publish(output)
         _require_whole(table.io, inputs, output)
         outputs.append(output)
     return outputs
@@ -182,31 +194,46 @@ def _require_whole(io: FileIO, inputs: Sequence[Footer], output: str) -> None:
         raise LakeError(f"{output}: its schema is not that of its inputs")
 
 
-def _copy(spark: "SparkSession", inputs: Sequence[Footer], output: str) -> None:
+def _copy(
+    spark: "SparkSession",
+    inputs: Sequence[Footer],
+    sources: Sequence[str],
+    output: str,
+    options: Mapping[str, str],
+) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
-        _rewrite(spark, inputs, output)
+        _rewrite(spark, inputs, sources, output, options)
     except (Py4JError, PySparkException) as error:
         raise LakeError(
             f"{output} cannot be written from {len(inputs)} files: {_reason(error)}"
         ) from error
 
 
-def _rewrite(spark: "SparkSession", inputs: Sequence[Footer], output: str) -> None:
+def _rewrite(
+    spark: "SparkSession",
+    inputs: Sequence[Footer],
+    sources: Sequence[str],
+    output: str,
+    options: Mapping[str, str],
+) -> None:
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     configuration = session.sessionState().newHadoopConf()
-    # Hadoop's usual file system would leave a .crc file beside each output.
-    configuration.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
-    configuration.setBoolean("fs.file.impl.disable.cache", True)
+    if form_of(output) in ("", "file:", "file://"):
+        # Hadoop's usual file system would leave a .crc file beside each output.
+        configuration.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+        configuration.setBoolean("fs.file.impl.disable.cache", True)
+    for key, value in options.items():
+        configuration.set(key, value)
     path, rewrite = jvm.org.apache.hadoop.fs.Path, jvm.org.apache.parquet.hadoop.rewrite
-    sources = jvm.java.util.ArrayList()
-    for footer in inputs:
-        sources.add(path(footer.path))
-    options = rewrite.RewriteOptions.Builder(configuration, sources, path(output)).build()
-    rewriter = rewrite.ParquetRewriter(options)
+    files = jvm.java.util.ArrayList()
+    for source in sources:
+        files.add(path(source))
+    built = rewrite.RewriteOptions.Builder(configuration, files, path(output)).build()
+    rewriter = rewrite.ParquetRewriter(built)
     try:
         rewriter.processBlocks()
         _keep_common(_private(rewriter, "extraMetaData"), inputs)

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from arctic_orchestration.errors import LakeError, UnsupportedFile
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
-from arctic_orchestration.lake.parquet_footers import with_ids
+from arctic_orchestration.lake.parquet_footers import counts_days_as_julian, with_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,7 +123,7 @@ def _hindrances(footers: Sequence[Footer], schema: Schema) -> Iterator[str]:
         if problem is not None:
             yield f"{footer.path} has not the table's schema: {problem}"
     for footer in footers:
-        if counts_days_as_julian(footer):
+        if counts_days_as_julian(footer.key_values):
             yield f"{footer.path} was written by a Spark that counted old dates otherwise"
 
 
@@ -232,17 +232,6 @@ def _is_of_type(column: pq.ColumnSchema, expected: iceberg.IcebergType) -> bool:
             return int(column.length) == len(expected)
         case _:
             return True
-
-
-def counts_days_as_julian(footer: Footer) -> bool:
-    """Returns whether Spark would shift the file's oldest dates when it reads them."""
-    metadata = footer.key_values
-    version = metadata.get(b"org.apache.spark.version")
-    return (
-        b"org.apache.spark.legacyDateTime" in metadata
-        or b"org.apache.spark.legacyINT96" in metadata
-        or (version is not None and version.split(b".")[0] in (b"1", b"2"))
-    )
 
 
 def _is_uncompressed(footer: Footer) -> bool:

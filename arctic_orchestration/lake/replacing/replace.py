@@ -48,7 +48,7 @@ from arctic_orchestration.lake.replacing.replacement import Replaced, Replacemen
 from arctic_orchestration.lake.replacing.table_head import Head, Place, ReadManifests, Sought
 from arctic_orchestration.lake.schema import require_supported_format, require_supported_table
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction
-from arctic_orchestration.lake.tables import answered
+from arctic_orchestration.lake.tables import REFUSED_COMMIT, TRIES, answered, wait_seconds
 
 __all__ = ["TASKS", "Replaced", "Replacement", "replace_files"]
 
@@ -133,7 +133,7 @@ class _Replace:
 
     def commit(self) -> Replaced:
         """Commits what is possible, and retries after commits of other writers."""
-        lost_answers = 0
+        lost_answers = refusals = 0
         doubted_head: int | None = None
         for attempt in range(_ATTEMPTS):
             if not self._refresh():
@@ -161,6 +161,10 @@ class _Replace:
                 raise stopped.__cause__
             except CommitFailedException:
                 pass
+            except REFUSED_COMMIT as error:
+                refusals += 1
+                self._require_patience(refusals, error)
+                time.sleep(wait_seconds(refusals))
             except Exception as error:
                 if not self._in_doubt:
                     raise
@@ -237,7 +241,7 @@ class _Replace:
         doubted_before, self._in_doubt = self._in_doubt, True
         try:
             self._table._do_commit(updates=updates, requirements=requirements)
-        except CommitFailedException:
+        except (CommitFailedException, *REFUSED_COMMIT):
             self._in_doubt = doubted_before
             raise
         self._in_doubt = False
@@ -326,6 +330,16 @@ class _Replace:
         self._table.metadata_location = fresh.metadata_location
         self._table.config = fresh.config
         return True
+
+    def _require_patience(self, refusals: int, error: Exception) -> None:
+        """Gives up on a catalog that has refused too many commits."""
+        if refusals < TRIES:
+            return
+        if self._in_doubt:
+            self._refuse_to_guess(error)
+        raise CatalogUnavailable(
+            f"{self._name}: the catalog refused the commit, tried {TRIES} times: {error}"
+        ) from error
 
     def _refuse_to_guess(self, error: Exception | None) -> None:
         raise CommitUnknown(

@@ -1,0 +1,265 @@
+"""Rows that Python workers of Spark read and write with Arrow, through pyiceberg's ``FileIO``.
+
+For stores that Spark has no file system for. Executors need this package, pyarrow and pyiceberg, as
+for :mod:`~arctic_orchestration.lake.merging.arrow_rewrite`, which says what memory a worker needs.
+
+Columns are found by field id, as Spark's own reader does with the lake's settings. pyiceberg's
+projection is not used: it makes a null list of structs an empty one.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyiceberg.types as iceberg
+import pyspark.sql.types as spark_types
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.arrow_files import MIB, OutputFiles, Writing, pieces
+from arctic_orchestration.lake.file_access import sendable_io
+from arctic_orchestration.lake.parquet_footers import counts_days_as_julian
+from arctic_orchestration.lake.schema import spark_schema
+
+#: The columns that contain the path of a row's file, as given, and the row's position in it.
+FILE, POSITION = "file", "position"
+
+#: Decoded bytes that are handed to Spark at a time.
+_PIECE_BYTES = 8 * MIB
+_FIELD_ID = b"PARQUET:field_id"
+
+
+def arrow_rows(
+    spark: SparkSession,
+    io: FileIO,
+    schema: Schema,
+    paths: Sequence[str],
+    *,
+    tasks: int,
+    with_places: bool = False,
+) -> DataFrame:
+    """Returns the rows of Parquet files, in the order of the paths and, within one, their own.
+
+    Args:
+        schema: the columns; those that a file lacks are null.
+        tasks: the number of Spark's tasks; each reads files that follow each other.
+        with_places: adds the columns :data:`FILE` and :data:`POSITION`.
+
+    Errors:
+        UnsupportedTable: a type has no equivalent in Spark.
+        PySparkException, Py4JError: while the rows are computed: a file cannot be read, or has no
+            field ids.
+    """
+    columns = spark_schema(schema)
+    if with_places:
+        columns = spark_types.StructType(
+            [
+                *columns.fields,
+                spark_types.StructField(FILE, spark_types.StringType()),
+                spark_types.StructField(POSITION, spark_types.LongType()),
+            ]
+        )
+    work = partial(_read, sendable_io(io), tuple(paths), schema, with_places)
+    return spark.range(0, len(paths), 1, max(1, tasks)).mapInArrow(work, columns)
+
+
+def write_arrow_rows(
+    rows: DataFrame, io: FileIO, directory: str, writing: Writing, *, group: str | None = None
+) -> list[str]:
+    """Writes the rows into Parquet files below a directory; returns their paths.
+
+    One Spark job. Each task writes its rows in their order. The caller removes what killed tasks
+    left in the directory.
+
+    Args:
+        group: a column of texts that is not written; a file has rows of one text only. A task's
+            rows are sorted by it.
+
+    Errors:
+        LakeError: a worker cannot write, or cannot run this package.
+        PySparkException, Py4JError: Spark failed.
+    """
+    work = partial(_write, sendable_io(io), directory.rstrip("/"), writing, group)
+    paths = []
+    for answer in rows.mapInArrow(work, "path string, problem string").collect():
+        if answer.problem is not None:
+            raise LakeError(f"{directory} cannot be written: {answer.problem}")
+        paths.append(str(answer.path))
+    return sorted(paths)
+
+
+def projected(rows: pa.Table, schema: Schema) -> pa.Table:
+    """Returns the columns of the schema, found by their field ids; missing ones are null.
+
+    Errors:
+        ArrowException: a value does not fit the column's type.
+    """
+    struct = schema.as_struct()
+    names = [field.name for field in struct.fields]
+    batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
+    return pa.Table.from_batches(
+        [pa.RecordBatch.from_arrays(_columns(struct, batch), names) for batch in batches]
+    )
+
+
+def _columns(struct: iceberg.StructType, rows: pa.RecordBatch | pa.StructArray) -> list[pa.Array]:
+    fields = rows.schema if isinstance(rows, pa.RecordBatch) else rows.type
+    places = {_id_of(field): number for number, field in enumerate(fields)}
+    found = []
+    for field in struct.fields:
+        place = places.get(field.field_id)
+        if place is None:
+            found.append(pa.nulls(len(rows), _arrow_type(field.field_type)))
+        else:
+            column = rows.column(place) if isinstance(rows, pa.RecordBatch) else rows.field(place)
+            found.append(_value(field.field_type, column))
+    return found
+
+
+def _value(kind: iceberg.IcebergType, array: pa.Array) -> pa.Array:
+    match kind:
+        case iceberg.StructType():
+            fields = [pa.field(field.name, _arrow_type(field.field_type)) for field in kind.fields]
+            return pa.StructArray.from_arrays(
+                _columns(kind, array), fields=fields, mask=array.is_null()
+            )
+        case iceberg.ListType():
+            values = _value(kind.element_type, array.values)
+            return pa.ListArray.from_arrays(
+                _offsets(array), values, _arrow_type(kind), mask=array.is_null()
+            )
+        case iceberg.MapType():
+            keys, items = _value(kind.key_type, array.keys), _value(kind.value_type, array.items)
+            return pa.MapArray.from_arrays(
+                _offsets(array), keys, items, _arrow_type(kind), mask=array.is_null()
+            )
+        case _:
+            return array.cast(_arrow_type(kind))
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    # A copy: Arrow takes no mask beside offsets that are a slice.
+    return pc.add(array.offsets.cast(pa.int32()), 0)
+
+
+def _arrow_type(kind: iceberg.IcebergType) -> pa.DataType:
+    """Returns the type as Spark takes it, without field ids."""
+    match kind:
+        case iceberg.StructType():
+            return pa.struct([(field.name, _arrow_type(field.field_type)) for field in kind.fields])
+        case iceberg.ListType():
+            return pa.list_(_arrow_type(kind.element_type))
+        case iceberg.MapType():
+            return pa.map_(_arrow_type(kind.key_type), _arrow_type(kind.value_type))
+        case iceberg.StringType():
+            return pa.string()
+        case iceberg.BinaryType():
+            return pa.binary()
+        case _:
+            return schema_to_pyarrow(kind)
+
+
+def _id_of(field: pa.Field) -> int | None:
+    text = (field.metadata or {}).get(_FIELD_ID)
+    return None if text is None else int(text)
+
+
+def _read(
+    io: FileIO,
+    paths: Sequence[str],
+    schema: Schema,
+    with_places: bool,
+    numbers: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            path, position = paths[number], 0
+            try:
+                for piece in _rows_of(io, path, schema):
+                    if with_places:
+                        piece = _with_places(piece, path, position)
+                    position += len(piece)
+                    yield from piece.combine_chunks().to_batches()
+            except (OSError, pa.ArrowException, LakeError) as error:
+                first = (str(error).splitlines() or [""])[0]
+                raise LakeError(f"{path} cannot be read: {first}") from error
+
+
+def _rows_of(io: FileIO, path: str, schema: Schema) -> Iterator[pa.Table]:
+    wanted = {field.field_id for field in schema.fields}
+
+    def columns(file: pq.ParquetFile) -> list[str]:
+        if counts_days_as_julian(file.metadata.metadata or {}):
+            raise LakeError("it was written by a Spark that counted old dates otherwise")
+        ids = {field.name: _id_of(field) for field in file.schema_arrow}
+        if not any(ids.values()):
+            raise LakeError("it has no field ids")
+        found = [name for name, number in ids.items() if number in wanted]
+        # Of a file without any of the columns, one counts the rows.
+        return found or [next(iter(ids))]
+
+    yield from pieces(io, path, _PIECE_BYTES, lambda rows: projected(rows, schema), columns)
+
+
+def _with_places(rows: pa.Table, path: str, position: int) -> pa.Table:
+    files = pa.repeat(pa.scalar(path, pa.string()), len(rows))
+    positions = pa.array(range(position, position + len(rows)), pa.int64())
+    return rows.append_column(FILE, files).append_column(POSITION, positions)
+
+
+def _write(
+    io: FileIO,
+    directory: str,
+    writing: Writing,
+    group: str | None,
+    rows: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Yields the paths of the files, or the error, which Spark would hide in a stack of Java's."""
+    context: Any = TaskContext.get()
+    attempt = context.taskAttemptId() if context is not None else 0
+    outputs = OutputFiles(io, f"{directory}/arrow-{attempt:05}", writing)
+    last: str | None = None
+    # What computes the rows may fail, too: that is no problem of writing.
+    try:
+        for batch in rows:
+            for text, some in _by_group(pa.Table.from_batches([batch]), group):
+                if text != last:
+                    outputs.finish()
+                    last = text
+                outputs.add(some.cast(writing.columns))
+        outputs.finish()
+    except (OSError, pa.ArrowException) as error:
+        outputs.abandon()
+        first = (str(error).splitlines() or [""])[0]
+        yield _answer([None], [f"{type(error).__name__}: {first}"])
+        return
+    except BaseException:
+        outputs.abandon()
+        raise
+    yield _answer(outputs.paths, [None] * len(outputs.paths))
+
+
+def _answer(paths: Sequence[str | None], problems: Sequence[str | None]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array(paths, pa.string()), pa.array(problems, pa.string())], ["path", "problem"]
+    )
+
+
+def _by_group(rows: pa.Table, group: str | None) -> Iterator[tuple[str | None, pa.Table]]:
+    """Yields runs of rows with one text, without its column."""
+    if group is None:
+        yield None, rows
+        return
+    texts = rows.column(group).combine_chunks()
+    rows, start = rows.drop_columns([group]), 0
+    runs = pc.run_end_encode(texts)
+    for text, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield text, rows.slice(start, end - start)
+        start = end

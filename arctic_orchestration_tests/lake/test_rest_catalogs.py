@@ -1,0 +1,180 @@
+"""Tables of a REST catalog on S3: tokens, vended credentials, and commits with lost answers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from arctic_orchestration.errors import CatalogUnavailable, CommitUnknown
+from arctic_orchestration.lake import append, ensure_table, open_catalog, read
+from arctic_orchestration.lake.file_access import sendable_io
+from arctic_orchestration.lake.replacing.replace import replace_files
+from arctic_orchestration.lake.rest_catalog import TimedRestCatalog
+from arctic_orchestration.lake.tables import list_tables, load_table
+from arctic_orchestration_tests.compaction.small_lake import SCHEMA, rows_of, table_of
+from arctic_orchestration_tests.lake.conftest import settings_for
+from arctic_orchestration_tests.lake.stored_tables import (
+    data_files,
+    group_of,
+    merged,
+    replaced,
+    rewritten,
+)
+from arctic_orchestration_tests.object_store import BUCKET, SECRET, ObjectStore, object_store
+from arctic_orchestration_tests.rest_catalog import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    TOKEN,
+    CommitFault,
+    RestServer,
+    rest_catalog,
+)
+
+VENDED = "AKIAVENDED"
+#: Faults after which the catalog says nothing of the commit: it may have made it.
+DOUBTFUL = [500, 502, 503, 504, None]
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store() as server:
+        server.keys.add(VENDED)
+        yield server
+
+
+@pytest.fixture
+def server(store: ObjectStore, tmp_path: Path) -> Iterator[RestServer]:
+    warehouse = f"s3://{BUCKET}/{tmp_path.name}"
+    uri = f"sqlite:///{tmp_path}/behind.db"
+    tables = SqlCatalog("behind", uri=uri, warehouse=warehouse, **store.properties)
+    with rest_catalog(tables) as running:
+        # A client has no credentials of the store's but those that come with a table.
+        running.vended = store.properties | {"s3.access-key-id": VENDED}
+        yield running
+
+
+def opened(server: RestServer, tmp_path: Path, **properties: Any) -> Catalog:
+    """The catalog ``lake`` of a file as users write it."""
+    text = yaml.safe_dump({"catalog": {"lake": {"uri": server.uri, **properties}}})
+    (tmp_path / ".pyiceberg.yaml").write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYICEBERG_HOME", str(tmp_path))
+        return open_catalog(settings_for(tmp_path / "lake"))
+
+
+@pytest.fixture
+def catalog(server: RestServer, tmp_path: Path) -> Catalog:
+    return opened(server, tmp_path, token=TOKEN, **{"rest.request-timeout": 5})
+
+
+def test_a_token_is_sent(server: RestServer, catalog: Catalog, tmp_path: Path) -> None:
+    """A wrong one is named as the reason, without the token itself."""
+    assert isinstance(catalog, TimedRestCatalog)
+    assert list_tables(catalog) == []
+    assert server.headers["authorization"] == f"Bearer {TOKEN}"
+    assert server.headers["x-iceberg-access-delegation"] == "vended-credentials"
+    with pytest.raises(CatalogUnavailable, match="refuses the credentials") as caught:
+        opened(server, tmp_path, token="something else")
+    assert "something else" not in str(caught.value)
+
+
+def test_client_credentials_get_tokens(server: RestServer, tmp_path: Path) -> None:
+    """A token that has expired is replaced by another."""
+    catalog = opened(server, tmp_path, credential=f"{CLIENT_ID}:{CLIENT_SECRET}")
+    table_of(catalog, files=1)
+    before = server.exchanges
+    server.tokens.clear()
+    assert list_tables(catalog) == ["lake.words"]
+    assert server.exchanges > before
+    with pytest.raises(CatalogUnavailable, match="invalid_client"):
+        opened(server, tmp_path, credential=f"{CLIENT_ID}:wrong")
+
+
+def test_the_section_of_authentication_is_kept(server: RestServer, tmp_path: Path) -> None:
+    """It has a section of its own in the file, which is no text."""
+    auth = {"type": "basic", "basic": {"username": "me", "password": "secret"}}
+    with pytest.raises(CatalogUnavailable, match="refuses the credentials"):
+        opened(server, tmp_path, auth=auth)
+    assert server.headers["authorization"].startswith("Basic ")
+
+
+def test_vended_credentials_reach_spark(
+    classic_spark: SparkSession, server: RestServer, store: ObjectStore, catalog: Catalog
+) -> None:
+    """The store's, and nothing of the catalog's, are sent to Spark's workers."""
+    table = ensure_table(catalog, "lake.words", SCHEMA)
+    rows = classic_spark.range(0, 10).selectExpr("id", "'new' as word")
+    for _ in range(2):
+        append(classic_spark, rows, table)
+    assert read(classic_spark, table).count() == 20
+    group = group_of(table)
+    done = merged(classic_spark, table, group)
+    assert "by Arrow in a worker of Spark" in done.because
+    replaced(table, group, done)
+    assert (len(rows_of(table)), data_files(table)) == (20, 1)
+    sent = cloudpickle.dumps(sendable_io(table.io))  # type: ignore[no-untyped-call]
+    assert SECRET.encode() in sent
+    assert TOKEN.encode() not in sent
+
+
+@pytest.mark.parametrize(
+    ("status", "applied"),
+    [(429, False), (409, False), *((one, made) for one in DOUBTFUL for made in (False, True))],
+)
+def test_a_merge_is_committed_once(
+    server: RestServer, catalog: Catalog, status: int | None, applied: bool
+) -> None:
+    """Whatever the first answer is: the commit is made once, and found where it was made."""
+    table = table_of(catalog, files=2)
+    before = rows_of(table)
+    one = rewritten(catalog, "lake.words")
+    server.applied = server.commits = 0
+    server.faults.append(CommitFault(status=status, applied=applied))
+    assert replace_files(table, [one]).committed == ("one",)
+    assert server.applied == 1
+    assert (rows_of(table), data_files(table)) == (before, 1)
+    again = replace_files(load_table(catalog, "lake.words"), [one])
+    assert (again.committed, list(again.already)) == ((), ["one"])
+    assert server.applied == 1
+
+
+def test_a_catalog_that_refuses_again_and_again(server: RestServer, catalog: Catalog) -> None:
+    """Nothing was committed, and it is known; after lost answers it is not, until the next time."""
+    table = table_of(catalog, files=2)
+    before = rows_of(table)
+    one = rewritten(catalog, "lake.words")
+    server.applied = 0
+    server.faults.append(CommitFault(status=429, applied=False, times=5))
+    with pytest.raises(CatalogUnavailable, match="the catalog refused the commit, tried 5 times"):
+        replace_files(table, [one])
+    server.faults[:] = [CommitFault(status=503, applied=False, times=5)]
+    with pytest.raises(CommitUnknown, match="neither confirmed nor refused"):
+        replace_files(table, [one])
+    assert (server.applied, rows_of(table), data_files(table)) == (0, before, 2)
+    assert replace_files(table, [one]).committed == ("one",)
+    assert (server.applied, rows_of(table), data_files(table)) == (1, before, 1)
+
+
+@pytest.mark.parametrize(
+    ("status", "applied"), [(429, False), (500, False), (500, True), (503, True), (None, True)]
+)
+def test_rows_are_appended_once(
+    classic_spark: SparkSession,
+    server: RestServer,
+    catalog: Catalog,
+    status: int | None,
+    applied: bool,
+) -> None:
+    """An append finds its own commit, too."""
+    table = ensure_table(catalog, "lake.words", SCHEMA)
+    server.applied = 0
+    server.faults.append(CommitFault(status=status, applied=applied))
+    rows = classic_spark.range(0, 3).selectExpr("id", "'new' as word").coalesce(1)
+    assert append(classic_spark, rows, table).rows == 3
+    assert (server.applied, len(rows_of(table))) == (1, 3)

@@ -1,0 +1,243 @@
+"""An Iceberg REST catalog on loopback: the specification's routes over pyiceberg's SQL catalog.
+
+It makes faults, before and after a commit was applied, and it vends credentials.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from pyiceberg.catalog.rest import CreateTableRequest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import CommitTableRequest, Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+
+CLIENT_ID, CLIENT_SECRET = "lake", "the secret of a client"
+TOKEN = "a token given in advance"
+_SEPARATOR = "\x1f"
+
+_STATUS: Mapping[type[Exception], int] = {
+    NoSuchNamespaceError: 404,
+    NoSuchTableError: 404,
+    NamespaceAlreadyExistsError: 409,
+    TableAlreadyExistsError: 409,
+    CommitFailedException: 409,
+}
+
+
+@dataclass(kw_only=True)
+class CommitFault:
+    """The answer of some commits.
+
+    Args:
+        status: of the answer; none: the connection is closed without one.
+        applied: whether the commit was made before.
+        times: how many commits.
+    """
+
+    status: int | None
+    applied: bool
+    times: int = 1
+
+
+@dataclass(kw_only=True)
+class RestServer:
+    """The server, the tables behind it, and its faults."""
+
+    tables: SqlCatalog
+    uri: str = ""
+    #: the tokens that it takes
+    tokens: set[str] = field(default_factory=lambda: {TOKEN})
+    #: how many tokens clients got for their credentials
+    exchanges: int = 0
+    faults: list[CommitFault] = field(default_factory=list)
+    #: properties of the store that it gives with each table
+    vended: dict[str, str] = field(default_factory=dict)
+    #: commits that it received, and those that it made
+    commits: int = 0
+    applied: int = 0
+    #: the headers of the last request
+    headers: dict[str, str] = field(default_factory=dict)
+    #: the bodies of answers by route, for a comparison with the specification
+    answers: dict[str, Any] = field(default_factory=dict)
+
+    def fault(self) -> CommitFault | None:
+        """Takes the fault of the next commit."""
+        for one in self.faults:
+            if one.times:
+                one.times -= 1
+                return one
+        return None
+
+
+@contextmanager
+def rest_catalog(tables: SqlCatalog) -> Iterator[RestServer]:
+    """Starts a server for the tables of a catalog."""
+    server = RestServer(tables=tables)
+    config = uvicorn.Config(_app(server), host="127.0.0.1", port=0, log_level="error")
+    running = uvicorn.Server(config)
+    thread = threading.Thread(target=running.run, name="REST catalog", daemon=True)
+    thread.start()
+    while not running.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    port = running.servers[0].sockets[0].getsockname()[1]
+    server.uri = f"http://127.0.0.1:{port}"
+    try:
+        yield server
+    finally:
+        running.should_exit = True
+        thread.join()
+
+
+def _app(server: RestServer) -> FastAPI:
+    app = FastAPI()
+    app.middleware("http")(lambda request, call: _authorized(server, request, call))
+    for error in _STATUS:
+        app.add_exception_handler(error, _as_error)
+    _add_entry(app, server)
+    _add_namespaces(app, server)
+    _add_tables(app, server)
+    return app
+
+
+def _add_entry(app: FastAPI, server: RestServer) -> None:
+    @app.get("/v1/config")
+    def config() -> dict[str, Any]:
+        return {"defaults": {}, "overrides": {}}
+
+    @app.post("/v1/oauth/tokens")
+    async def token(request: Request) -> Response:
+        form = await request.form()
+        if (form.get("client_id"), form.get("client_secret")) != (CLIENT_ID, CLIENT_SECRET):
+            return JSONResponse({"error": "invalid_client"}, 401)
+        server.exchanges += 1
+        made = f"token {server.exchanges}"
+        server.tokens.add(made)
+        return JSONResponse({"access_token": made, "token_type": "bearer", "expires_in": 3600})
+
+
+def _add_namespaces(app: FastAPI, server: RestServer) -> None:
+    tables = server.tables
+
+    @app.get("/v1/namespaces")
+    def namespaces(parent: str = "") -> dict[str, Any]:
+        found = tables.list_namespaces(_namespace(parent) if parent else ())
+        return {"namespaces": [list(one) for one in found]}
+
+    @app.post("/v1/namespaces")
+    async def create_namespace(request: Request) -> dict[str, Any]:
+        body = await request.json()
+        tables.create_namespace(tuple(body["namespace"]), body.get("properties") or {})
+        return {"namespace": body["namespace"], "properties": {}}
+
+    @app.get("/v1/namespaces/{namespace}")
+    def load_namespace(namespace: str) -> dict[str, Any]:
+        found = tables.load_namespace_properties(_namespace(namespace))
+        return {"namespace": list(_namespace(namespace)), "properties": found}
+
+
+def _add_tables(app: FastAPI, server: RestServer) -> None:
+    tables = server.tables
+
+    @app.get("/v1/namespaces/{namespace}/tables")
+    def list_tables(namespace: str) -> dict[str, Any]:
+        found = tables.list_tables(_namespace(namespace))
+        return {"identifiers": [{"namespace": one[:-1], "name": one[-1]} for one in found]}
+
+    @app.post("/v1/namespaces/{namespace}/tables")
+    async def create_table(namespace: str, request: Request) -> Response:
+        wanted = CreateTableRequest.model_validate({"location": None} | await request.json())
+        made = tables.create_table(
+            (*_namespace(namespace), wanted.name),
+            wanted.table_schema,
+            location=wanted.location,
+            partition_spec=wanted.partition_spec or UNPARTITIONED_PARTITION_SPEC,
+            sort_order=wanted.write_order or UNSORTED_SORT_ORDER,
+            properties=wanted.properties,
+        )
+        return _loaded(server, made)
+
+    @app.get("/v1/namespaces/{namespace}/tables/{table}")
+    def load_table(namespace: str, table: str) -> Response:
+        return _loaded(server, tables.load_table((*_namespace(namespace), table)))
+
+    @app.delete("/v1/namespaces/{namespace}/tables/{table}")
+    def drop_table(namespace: str, table: str) -> Response:
+        tables.drop_table((*_namespace(namespace), table))
+        return Response(status_code=204)
+
+    @app.post("/v1/namespaces/{namespace}/tables/{table}")
+    async def commit(namespace: str, table: str, request: Request) -> Response:
+        server.commits += 1
+        wanted = CommitTableRequest.model_validate_json(await request.body())
+        fault = server.fault()
+        if fault is not None and not fault.applied:
+            return _faulty(fault)
+        found = tables.load_table((*_namespace(namespace), table))
+        done = tables.commit_table(found, wanted.requirements, wanted.updates)
+        server.applied += 1
+        if fault is not None:
+            return _faulty(fault)
+        body = {
+            "metadata-location": done.metadata_location,
+            "metadata": done.metadata.model_dump(mode="json", by_alias=True, exclude_none=True),
+        }
+        server.answers["commit"] = body
+        return JSONResponse(body)
+
+
+async def _authorized(server: RestServer, request: Request, call: Any) -> Response:
+    server.headers = dict(request.headers)
+    token = request.headers.get("authorization", "").removeprefix("Bearer ")
+    if request.url.path != "/v1/oauth/tokens" and token not in server.tokens:
+        return _error(401, "NotAuthorizedException", "the token is unknown or has expired")
+    answer: Response = await call(request)
+    return answer
+
+
+def _as_error(_request: Request, error: Exception) -> Response:
+    status = next(code for kind, code in _STATUS.items() if isinstance(error, kind))
+    return _error(status, type(error).__name__.replace("Error", "Exception"), str(error))
+
+
+def _error(status: int, kind: str, message: str) -> Response:
+    body = {"error": {"message": message, "type": kind, "code": status}}
+    return JSONResponse(body, status)
+
+
+def _faulty(fault: CommitFault) -> Response:
+    if fault.status is None:
+        # Fewer bytes than announced: the server closes the connection.
+        return Response(b"{", headers={"content-length": "1000"})
+    return _error(fault.status, "Fault", "made by the test")
+
+
+def _loaded(server: RestServer, table: Table) -> Response:
+    body: dict[str, Any] = {
+        "metadata-location": table.metadata_location,
+        "metadata": table.metadata.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "config": {},
+    }
+    if server.vended:
+        body["storage-credentials"] = [{"prefix": table.location(), "config": server.vended}]
+    server.answers["load"] = body
+    return JSONResponse(body)
+
+
+def _namespace(text: str) -> tuple[str, ...]:
+    return tuple(text.split(_SEPARATOR))
