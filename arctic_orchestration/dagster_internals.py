@@ -300,6 +300,7 @@ __all__ = [
     "WorkerStatus",
     "WorkspaceOpts",  # which code locations a webserver shows
     "WorkspaceProcessContext",  # the code locations of a webserver
+    "asset_sensor_arguments",
     "asset_sensor_function",
     "connect_postgres",
     "constant_request",
@@ -341,7 +342,6 @@ __all__ = [
     "run_storage_of",
     "runless_entry",
     "runs_watched",
-    "schedule_function",
     "seconds_since_tick",
     "set_targets",
     "sqlite_event_log",
@@ -759,6 +759,18 @@ def asset_sensor_function(sensor: dg.AssetSensorDefinition) -> Callable[..., Any
     return sensor._asset_materialization_fn
 
 
+def asset_sensor_arguments(
+    sensor: dg.AssetSensorDefinition, context: Any, entry: dg.EventLogEntry
+) -> Mapping[str, Any]:
+    """Returns the arguments of that function: by their names, as it declares them."""
+    from dagster._core.definitions.asset_sensor_definition import get_asset_sensor_param_names
+
+    names = get_asset_sensor_param_names(sensor._asset_materialization_fn)
+    given = {names.context_param_name: context, names.event_log_entry_param_name: entry}
+    needed = {key: getattr(context.resources, key) for key in sensor.required_resource_keys}
+    return {**needed, **{name: value for name, value in given.items() if name is not None}}
+
+
 class RunsWatched(NamedTuple):
     """What a run status sensor watches, and what it calls with the context of a run."""
 
@@ -780,13 +792,6 @@ def runs_watched(sensor: dg.RunStatusSensorDefinition) -> RunsWatched:
     )
 
 
-def schedule_function(definition: dg.ScheduleDefinition) -> Callable[..., Any]:
-    """Returns what a schedule calls with its context."""
-    function: Any = definition._execution_fn
-    wrapped: Callable[..., Any] = getattr(function, "decorated_fn", function)
-    return wrapped
-
-
 def partitioned_schedule_tags(definition: dg.ScheduleDefinition) -> Mapping[str, str] | None:
     """Returns the tags of a schedule that ``build_schedule_from_partitioned_job`` made.
 
@@ -794,7 +799,8 @@ def partitioned_schedule_tags(definition: dg.ScheduleDefinition) -> Mapping[str,
     """
     from dagster._core.definitions.partitions import partitioned_schedule
 
-    function = schedule_function(definition)
+    made: Any = definition._execution_fn
+    function = getattr(made, "decorated_fn", made)
     if getattr(function, "__module__", None) != partitioned_schedule.__name__:
         return None
     return dict(getclosurevars(function).nonlocals.get("tags") or {})

@@ -15,7 +15,7 @@ from arctic_orchestration.schedules.schedule import Schedule, refused_tag
 #: A call that takes longer fails its job: other jobs wait for it.
 LONGEST_SECONDS = 10.0
 #: fields of a run request that the schedule decides, not its hook
-_OF_SCHEDULE = ("job_name", "asset_selection", "asset_check_keys", "partition_key", "run_key")
+_OF_SCHEDULE = ("job_name", "asset_selection", "asset_check_keys", "run_key")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +135,12 @@ def _read(returned: object, question: Question) -> Answer:
     given = [name for name in _OF_SCHEDULE if getattr(returned, name)]
     if given:
         raise ValueError(f"its RunRequest has {', '.join(given)}, which the schedule decides")
+    start, end = question.partition_start, question.partition_end
+    if returned.partition_key not in (None, start if start == end else None):
+        raise ValueError(
+            f"its RunRequest is of partition {returned.partition_key}, the job of "
+            f"{start or 'none'}: a schedule gets its partitions from its trigger"
+        )
     tags = {**question.tags, **returned.tags}
     for key in returned.tags:
         if (expected := refused_tag(key)) is not None:

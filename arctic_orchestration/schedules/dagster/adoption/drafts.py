@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 
@@ -22,8 +23,9 @@ from arctic_orchestration.schedules.imports.draft import Draft, Names, NotPossib
 from arctic_orchestration.schedules.imports.importer import Import
 from arctic_orchestration.schedules.schedule import Schedule
 
-#: how many ticks of Dagster's iterator are compared with ours
-_COMPARED = 1_000
+#: how many ticks of Dagster's iterator are compared with ours, from now on and at clock changes
+_COMPARED = 60
+_BEFORE_CHANGE = timedelta(hours=4)
 _STATUSES = {
     dg.DagsterRunStatus.SUCCESS: "success",
     dg.DagsterRunStatus.FAILURE: "failure",
@@ -174,23 +176,38 @@ def _has_windows(job: str, repository: dg.RepositoryDefinition) -> bool:
 
 
 def _compare_ticks(draft: Draft, definition: dg.ScheduleDefinition) -> None:
-    """Names the first of the next ticks that is another one here than in Dagster."""
+    """Names the first tick that is another one here than in Dagster, also at clock changes."""
     if draft.form is None:
         return
     leaves = Schedule.parse(draft.form).trigger.leaves
-    theirs = islice(execution_times(definition, draft.options.now.timestamp()), _COMPARED)
-    at = draft.options.now
-    for tick in theirs:
-        their = tick.astimezone(UTC)
-        nexts = [leaf.next_tick(at, definition.name) for leaf in leaves]
-        our = min(moment for moment in nexts if moment is not None)
-        if our != their:
-            draft.differs(
-                f"cron_schedule: after {format_moment(at)} Dagster ticks at "
-                f"{format_moment(their)}, and this trigger at {format_moment(our)}"
+    now, zone = draft.options.now, ZoneInfo(definition.execution_timezone or "UTC")
+    for begin in (now, *(change - _BEFORE_CHANGE for change in _clock_changes(now, zone))):
+        at = begin
+        for tick in islice(execution_times(definition, begin.timestamp()), _COMPARED):
+            nexts = [leaf.next_tick(at, definition.name) for leaf in leaves]
+            our = min(moment for moment in nexts if moment is not None)
+            if our != tick:
+                draft.differs(
+                    f"cron_schedule: after {format_moment(at)} Dagster ticks at "
+                    f"{format_moment(tick.astimezone(UTC))}, this trigger at {format_moment(our)}"
+                )
+                return
+            at = our
+
+
+def _clock_changes(now: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """Yields the hours of the next year in which the clocks of a zone change."""
+    hour = timedelta(hours=1)
+    at = now.replace(minute=0, second=0, microsecond=0)
+    for _ in range(366):
+        if at.astimezone(zone).utcoffset() != (at + 24 * hour).astimezone(zone).utcoffset():
+            hours = (at + number * hour for number in range(24))
+            yield next(
+                one
+                for one in hours
+                if one.astimezone(zone).utcoffset() != (one + hour).astimezone(zone).utcoffset()
             )
-            return
-        at = our
+        at += 24 * hour
 
 
 def _asset_sensor(

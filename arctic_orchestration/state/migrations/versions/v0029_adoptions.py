@@ -8,12 +8,14 @@ from arctic_orchestration.state.dialect import UtcTime
 revision = "0029"
 down_revision = "0028"
 
+_SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def upgrade() -> None:
     op.create_table(
         "arctic_adoptions",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("location_id", sa.BigInteger(), nullable=False),
+        sa.Column("id", _SERIAL, nullable=False),
+        sa.Column("location_id", _SERIAL, nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("schedule", sa.Text(), nullable=False),
         sa.Column("step", sa.Text(), nullable=False),
@@ -25,7 +27,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["location_id"],
             ["arctic_locations.id"],
-            name=op.f("fk_arctic_adoptions_location_id_arctic_locations"),
+            name=op.f("fk_arctic_adoptions_location_id"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_arctic_adoptions")),
         sa.UniqueConstraint(
