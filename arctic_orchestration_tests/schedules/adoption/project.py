@@ -118,7 +118,7 @@ class Project:
             self.instance, job_name=job, remote_job_origin=remote.get_remote_origin()
         )
         begin_and_end(self.instance, run)
-        return run.run_id
+        return str(run.run_id)
 
     @contextmanager
     def open_arrival(self, asset: str, partition: str) -> Iterator[None]:

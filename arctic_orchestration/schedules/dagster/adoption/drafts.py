@@ -254,15 +254,15 @@ def _run_status_sensor(
 
 
 def _watched(jobs: Sequence[Any], everywhere: bool, status: str) -> Iterator[dict[str, Any]]:
-    if everywhere:
-        yield {"run": {"job": "*", "location": "*", "status": status}}
-    elif not jobs:
-        yield {"run": {"job": "*", "status": status}}
+    if everywhere or not jobs:
+        raise NotPossible("it watches all jobs, and a trigger names each job: see monitored_jobs")
     for job in jobs:
+        # A selector of a repository names no job.
+        named = getattr(job, "job_name", None) or getattr(job, "name", None)
+        if named is None:
+            raise NotPossible("it watches all jobs of a code location, and a trigger names each")
         place = getattr(job, "location_name", None)
         fields = {} if place is None else {"location": place}
-        # A selector of a repository has no job.
-        named = getattr(job, "job_name", None) or getattr(job, "name", None) or "*"
         yield {"run": {"job": named, "status": status, **fields}}
 
 
