@@ -42,7 +42,7 @@ _COMMANDS = {
     "schedules": ("schedules.cli.schedules:app", "Manage schedules."),
     "adopt": (
         "schedules.cli.adopt:adopt",
-        "Take over Dagster's schedules and sensors, or hand them back.",
+        "Take over Dagster's schedules and sensors.",
     ),
     "jobs": ("schedules.cli.jobs:app", "Manage jobs: firings of schedules."),
     "locations": ("schedules.cli.locations:app", "Manage code locations in the state database."),

@@ -308,7 +308,7 @@ def plainly(project: Project, session: Session, item: Item, *, back: bool) -> No
 
 
 def test_stopping_here_and_starting_there_loses_and_doubles(project: Project) -> None:
-    """The control: what no tick took is lost, and Dagster's old cursor takes again what ours took."""
+    """The control: what no tick took is lost, and an old cursor takes again what ours took."""
     load = begun(project)
     session = project.session()
     for back in (False, True, False):

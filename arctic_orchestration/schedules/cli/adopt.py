@@ -54,10 +54,11 @@ def adopt(
     wait: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait.")] = "5m",
     as_json: JsonOption = False,
 ) -> None:
-    """List what Dagster's schedules and sensors become; cut over to them, or back.
+    """Take over Dagster's schedules and sensors.
 
-    The report says of each whether its schedule is exact, approximate or not possible, and why. No
-    run is missed and none is made twice. After a crash, repeat the command.
+    Lists what they become, cuts over to that, or back. The report says of each whether its
+    schedule is exact, approximate or not possible, and why. No run is missed and none is made
+    twice. After a crash, repeat the command.
     """
     from arctic_orchestration.schedules.dagster.adoption.workspace import load_workspace
 
