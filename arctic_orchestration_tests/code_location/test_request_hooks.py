@@ -21,7 +21,7 @@ def work() -> None:
     step()
 
 
-RED = {"ops": {"step": {"config": {"color": "red"}}}}
+RED: dict[str, object] = {"ops": {"step": {"config": {"color": "red"}}}}
 
 
 def chooses(context: RequestContext) -> dg.RunRequest:

@@ -66,7 +66,11 @@ SCHEDULES = [
 ]
 ASSET_SENSORS = [_asset_sensor(number) for number in range(ASSETS)]
 RUN_SENSORS = [_watcher(number) for number in range(WATCHERS)]
-NAMES = [each.name for each in (*SCHEDULES, *ASSET_SENSORS, *RUN_SENSORS)]
+NAMES = [
+    *(each.name for each in SCHEDULES),
+    *(each.name for each in ASSET_SENSORS),
+    *(each.name for each in RUN_SENSORS),
+]
 arctic = Arctic(
     schedules=[
         *(
