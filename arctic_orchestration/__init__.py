@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from arctic_orchestration.freshness.submit import submit_tasks
     from arctic_orchestration.lake.spark_resource import pyspark_resource
     from arctic_orchestration.schedules.constraints import only
+    from arctic_orchestration.schedules.dagster.adoption.functions import request_of
+    from arctic_orchestration.schedules.dagster.request_hooks import RequestContext
     from arctic_orchestration.schedules.dagster.resource import ArcticResource
     from arctic_orchestration.schedules.schedule import Schedule, Target
     from arctic_orchestration.schedules.triggers import on
@@ -38,6 +40,7 @@ __all__ = [
     "PartitionConsumer",
     "Partitions",
     "Progress",
+    "RequestContext",
     "Schedule",
     "Settings",
     "Step",
@@ -50,6 +53,7 @@ __all__ = [
     "on",
     "only",
     "pyspark_resource",
+    "request_of",
     "submit_tasks",
 ]
 
@@ -62,6 +66,7 @@ _HOMES = {
     "PartitionConsumer": "arctic_orchestration.consumers.dagster.partition_consumer",
     "Partitions": "arctic_orchestration.consumers.leased_partitions",
     "Progress": "arctic_orchestration.consumers.progress",
+    "RequestContext": "arctic_orchestration.schedules.dagster.request_hooks",
     "Schedule": "arctic_orchestration.schedules.schedule",
     "Settings": "arctic_orchestration.settings",
     "Step": "arctic_orchestration.freshness.status",
@@ -72,6 +77,7 @@ _HOMES = {
     "consumer_sensor": "arctic_orchestration.consumers.dagster.sensor",
     "fresh_parents": "arctic_orchestration.freshness.dagster.fresh_parents",
     "pyspark_resource": "arctic_orchestration.lake.spark_resource",
+    "request_of": "arctic_orchestration.schedules.dagster.adoption.functions",
     "submit_tasks": "arctic_orchestration.freshness.submit",
 }
 _MODULES = {

@@ -18,8 +18,9 @@ from copy import copy
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import getclosurevars
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import dagster as dg
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     )
     from dagster._core.definitions.repository_definition import RepositoryLoadData
     from dagster._core.definitions.run_request import InstigatorType
+    from dagster._core.definitions.run_status_sensor_definition import RunStatusSensorCursor
     from dagster._core.definitions.target import AutomationTarget
     from dagster._core.definitions.timestamp import TimestampWithTimezone
     from dagster._core.definitions.unresolved_asset_job_definition import (
@@ -67,6 +69,11 @@ if TYPE_CHECKING:
         RunLauncher,
         WorkerStatus,
     )
+    from dagster._core.remote_origin import (
+        CodeLocationOrigin,
+        RemoteInstigatorOrigin,
+        RemoteRepositoryOrigin,
+    )
     from dagster._core.remote_representation.code_location import GrpcServerCodeLocation
     from dagster._core.remote_representation.external_data import (
         DEFAULT_MODE_NAME,
@@ -74,7 +81,14 @@ if TYPE_CHECKING:
         TargetSnap,
     )
     from dagster._core.run_coordinator.queued_run_coordinator import RunQueueConfig
-    from dagster._core.scheduler.instigation import InstigatorTick, SensorInstigatorData, TickStatus
+    from dagster._core.scheduler.instigation import (
+        InstigatorState,
+        InstigatorStatus,
+        InstigatorTick,
+        ScheduleInstigatorData,
+        SensorInstigatorData,
+        TickStatus,
+    )
     from dagster._core.secrets.env_file import get_env_var_dict
     from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, RUN_KEY_TAG
     from dagster._core.workspace.context import WorkspaceProcessContext
@@ -125,6 +139,7 @@ _EAGER = {
     "RUN_KEY_TAG": "dagster._core.storage.tags",
     "ReconstructableRepository": "dagster._core.definitions.reconstruct",
     "RepositoryLoadData": "dagster._core.definitions.repository_definition",
+    "RunStatusSensorCursor": "dagster._core.definitions.run_status_sensor_definition",
     "ResumeRunContext": "dagster._core.launcher.base",
     "RunLauncher": "dagster._core.launcher.base",
     "RunQueueConfig": "dagster._core.run_coordinator.queued_run_coordinator",
@@ -156,7 +171,13 @@ _LAZY = {
     "ExecuteExternalJobArgs": "dagster._grpc.types",
     "GrpcServerCodeLocation": "dagster._core.remote_representation.code_location",
     "IPCErrorMessage": "dagster._grpc.impl",
+    "CodeLocationOrigin": "dagster._core.remote_origin",
+    "InstigatorState": "dagster._core.scheduler.instigation",
+    "InstigatorStatus": "dagster._core.scheduler.instigation",
     "InstigatorTick": "dagster._core.scheduler.instigation",
+    "RemoteInstigatorOrigin": "dagster._core.remote_origin",
+    "RemoteRepositoryOrigin": "dagster._core.remote_origin",
+    "ScheduleInstigatorData": "dagster._core.scheduler.instigation",
     "SensorInstigatorData": "dagster._core.scheduler.instigation",
     "SensorSnap": "dagster._core.remote_representation.external_data",
     "StartRunInSubprocessSuccessful": "dagster._grpc.impl",
@@ -237,6 +258,7 @@ __all__ = [
     "AutomationTarget",  # a job that a sensor may request, by its name
     "BaseMultiPartitionMapping",  # how the dimensions of a multi-partition mapping correspond
     "CheckRunHealthResult",
+    "CodeLocationOrigin",  # from where a code location of the workspace is loaded
     "CodePointer",  # says from where a run host loads its code
     "ConcurrencyKeyInfo",  # the slots of a pool
     "ConfigurableClass",  # base of what dagster.yaml names
@@ -249,6 +271,8 @@ __all__ = [
     "GrpcServerCodeLocation",  # the code server beside which a run host is started
     "IPCErrorMessage",
     "InstanceRef",  # the instance, for other processes
+    "InstigatorState",  # the row of a schedule or sensor
+    "InstigatorStatus",
     "InstigatorTick",  # a tick of a sensor and its requests
     "InstigatorType",
     "LaunchRunContext",
@@ -256,10 +280,14 @@ __all__ = [
     "PersistedTimeWindow",  # a window of TimeWindowPartitionsSubset
     "PoolGranularity",
     "ReconstructableRepository",  # a repository that runs load by its pointer
+    "RemoteInstigatorOrigin",  # names a schedule or sensor in the storage
+    "RemoteRepositoryOrigin",
     "RepositoryLoadData",
     "ResumeRunContext",
     "RunLauncher",
     "RunQueueConfig",
+    "RunStatusSensorCursor",
+    "ScheduleInstigatorData",
     "SensorInstigatorData",
     "SensorSnap",  # a sensor as the daemon sees it, which is given all jobs as targets
     "SerializableErrorInfo",
@@ -272,7 +300,10 @@ __all__ = [
     "WorkerStatus",
     "WorkspaceOpts",  # which code locations a webserver shows
     "WorkspaceProcessContext",  # the code locations of a webserver
+    "asset_sensor_arguments",
+    "asset_sensor_function",
     "connect_postgres",
+    "constant_request",
     "copy_op",
     "copy_record",  # changes fields of SensorSnap, which is immutable
     "create_app_from_workspace_process_context",  # Dagster's UI as an application
@@ -284,6 +315,7 @@ __all__ = [
     "dst_safe_strftime",  # names a partition as Dagster does
     "earlier_windows",
     "event_log_storage_of",
+    "execution_times",
     "get_env_var_dict",  # the file .env, as a code server reads it
     "get_fixed_minute_interval",
     "get_run_crash_explanation",
@@ -294,7 +326,9 @@ __all__ = [
     "initialize_repository_def_from_pointer",
     "is_replaced_each_minute",
     "later_windows",
+    "loaded_repositories",
     "pack_value",
+    "partitioned_schedule_tags",
     "postgres_storages_of",
     "queue_daemon_function",
     "reconstruct",  # its function that loads definitions is replaced in a run host
@@ -307,6 +341,7 @@ __all__ = [
     "run_iteration",
     "run_storage_of",
     "runless_entry",
+    "runs_watched",
     "seconds_since_tick",
     "set_targets",
     "sqlite_event_log",
@@ -674,3 +709,98 @@ def run_iteration(daemon: Any, workspace: Any) -> Iterator[Any]:
         daemon._logger.error("Caught error:\n%s", error)
         yield error
     yield SpanMarker.END_SPAN
+
+
+def loaded_repositories(origin: "CodeLocationOrigin") -> Mapping[str, dg.RepositoryDefinition]:
+    """Loads the code of a code location into this process; returns its repositories by name.
+
+    Errors:
+        ConfigurationError: a code server that was started separately has the code.
+    """
+    from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin
+    from dagster._grpc.server import LoadedRepositories
+
+    if not isinstance(origin, ManagedGrpcPythonEnvCodeLocationOrigin):
+        raise ConfigurationError(
+            f"the code of {origin.location_name} is in a code server of its own; name it with -m"
+        )
+    target = origin.loadable_target_origin
+    return LoadedRepositories(target, None, [], None).definitions_by_name
+
+
+def execution_times(definition: dg.ScheduleDefinition, since: float) -> Iterator[Any]:
+    """Yields the ticks of a schedule from a moment on, as Dagster's scheduler does."""
+    from dagster._utils.schedules import schedule_execution_time_iterator
+
+    cron, zone = definition.cron_schedule, definition.execution_timezone
+    return iter(schedule_execution_time_iterator(since, cron, zone))
+
+
+def constant_request(
+    definition: dg.ScheduleDefinition,
+) -> tuple[Mapping[str, Any], Mapping[str, str]] | None:
+    """Returns the configuration and tags of all runs of a schedule; None: functions decide."""
+    from dagster._core.definitions import schedule_definition
+
+    functions = [
+        getattr(definition, name, None)
+        for name in ("_execution_fn", "_run_config_fn", "_tags_fn", "_should_execute")
+    ]
+    home = schedule_definition.__name__
+    if any(getattr(function, "__module__", None) != home for function in functions):
+        return None
+    # Of functions that Dagster has made for constants, none uses its context.
+    _, config, tags, _ = functions
+    return dict(config(None)), dict(tags(None))  # type: ignore[misc]
+
+
+def asset_sensor_function(sensor: dg.AssetSensorDefinition) -> Callable[..., Any]:
+    """Returns what an asset sensor calls with its context and the materialization."""
+    return sensor._asset_materialization_fn
+
+
+def asset_sensor_arguments(
+    sensor: dg.AssetSensorDefinition, context: Any, entry: dg.EventLogEntry
+) -> Mapping[str, Any]:
+    """Returns the arguments of that function: by their names, as it declares them."""
+    from dagster._core.definitions.asset_sensor_definition import get_asset_sensor_param_names
+
+    names = get_asset_sensor_param_names(sensor._asset_materialization_fn)
+    given = {names.context_param_name: context, names.event_log_entry_param_name: entry}
+    needed = {key: getattr(context.resources, key) for key in sensor.required_resource_keys}
+    return {**needed, **{name: value for name, value in given.items() if name is not None}}
+
+
+class RunsWatched(NamedTuple):
+    """What a run status sensor watches, and what it calls with the context of a run."""
+
+    status: dg.DagsterRunStatus
+    #: jobs, and selectors of jobs and repositories; none: all of its repository
+    jobs: Sequence[Any]
+    #: whether all jobs of all code locations
+    everywhere: bool
+    function: Callable[..., Any]
+
+
+def runs_watched(sensor: dg.RunStatusSensorDefinition) -> RunsWatched:
+    """Returns the runs that a run status sensor watches."""
+    return RunsWatched(
+        sensor._run_status,
+        sensor._monitored_jobs,
+        sensor._monitor_all_code_locations,
+        sensor._run_status_sensor_fn,
+    )
+
+
+def partitioned_schedule_tags(definition: dg.ScheduleDefinition) -> Mapping[str, str] | None:
+    """Returns the tags of a schedule that ``build_schedule_from_partitioned_job`` made.
+
+    None: another one made it.
+    """
+    from dagster._core.definitions.partitions import partitioned_schedule
+
+    made: Any = definition._execution_fn
+    function = getattr(made, "decorated_fn", made)
+    if getattr(function, "__module__", None) != partitioned_schedule.__name__:
+        return None
+    return dict(getclosurevars(function).nonlocals.get("tags") or {})

@@ -33,7 +33,8 @@ USED: dict[str, tuple[str, ...]] = {
         "PARENT_RUN_ID_TAG", "RETRY_NUMBER_TAG",
         "RUN_KEY_TAG", "DagsterLaunchFailedError",
         "StartRunInSubprocessSuccessful", "INDEX_SHARD_NAME",
-        "SYSTEM_METADATA_KEY_AUTO_CREATED_STUB_ASSET",
+        "SYSTEM_METADATA_KEY_AUTO_CREATED_STUB_ASSET", "schedule_definition",
+        "partitioned_schedule",
     ), ()),
     # definitions
     "AssetGraph": (
@@ -74,14 +75,42 @@ USED: dict[str, tuple[str, ...]] = {
     "get_timezone": ("(timezone_name)",),
     # sensors, their ticks, and the daemon
     "DaemonHeartbeat": ("timestamp", "daemon_type", "daemon_id", "errors"),
-    "InstigatorTick": ("tick_id", "tick_data", "status", "error", "timestamp"),
+    "CodeLocationOrigin": ("location_name",),
+    "InstigatorState": (
+        "status", "instigator_data", "with_status(status)", "with_data(instigator_data)",
+    ),
+    "InstigatorStatus": ("RUNNING", "DECLARED_IN_CODE", "STOPPED"),
+    "InstigatorTick": (
+        "tick_id", "tick_data", "status", "error", "timestamp", "failure_count",
+        "unsubmitted_run_ids_with_requests",
+    ),
+    "LoadedRepositories": (
+        "(loadable_target_origin container_image entry_point container_context *)",
+        "definitions_by_name",
+    ),
+    "RemoteInstigatorOrigin": ("instigator_name", "get_id()", "get_selector()"),
+    "RemoteRepositoryOrigin": (
+        "(code_location_origin repository_name)", "get_instigator_origin(instigator_name)",
+    ),
+    "RunStatusSensorCursor": (
+        "(record_id *)", "record_id", "is_valid(json_str)", "from_json(json_str)", "to_json()",
+    ),
+    "ScheduleInstigatorData": (
+        "(cron_schedule start_timestamp *)", "start_timestamp", "last_iteration_timestamp",
+        "_replace",
+    ),
+    "get_asset_sensor_param_names": ("(fn)",),
+    "schedule_execution_time_iterator": ("(start_timestamp cron_schedule execution_timezone *)",),
     "InstigatorType": ("SENSOR",),
     "QueuedRunCoordinatorDaemon": (
         "core_loop(workspace_process_context shutdown_event)",
         "run_iteration(workspace_process_context)", "interval_seconds", "interval_jitter_seconds",
         "_logger",
     ),
-    "SensorInstigatorData": ("last_tick_timestamp",),
+    "SensorInstigatorData": (
+        "last_tick_timestamp", "cursor", "last_tick_start_timestamp",
+        "last_sensor_start_timestamp", "last_tick_success_timestamp", "_replace",
+    ),
     "SensorSnap": ("from_def(sensor_def repository_def)", "target_dict"),
     "SerializableErrorInfo": ("message", "cls_name", "cause"),
     "SpanMarker": ("START_SPAN", "END_SPAN"),
@@ -172,6 +201,13 @@ PRIVATE_PARTS: dict[str, tuple[str, ...]] = {
     "dagster_postgres.utils": ("create_pg_engine(postgres_url token_provider)",),
     "dagster.OpDefinition": ("compute_fn", "_name", "_description", "_compute_fn"),
     "dagster._core.remote_representation.external.RemoteRepository": ("repository_snap",),
+    "dagster.AssetSensorDefinition": ("_asset_materialization_fn",),
+    "dagster.RunStatusSensorDefinition": (
+        "_run_status", "_monitored_jobs", "_monitor_all_code_locations", "_run_status_sensor_fn",
+    ),
+    "dagster.ScheduleDefinition": (
+        "_execution_fn", "_run_config_fn", "_tags_fn", "_should_execute",
+    ),
     "dagster.SensorDefinition": ("_targets", "resolve_run_requests(run_requests *)"),
     "dagster.TimeWindowPartitionsDefinition": (
         "_iterate_time_windows(start_timestamp ignore_exclusions)",

@@ -40,6 +40,10 @@ _COMMANDS = {
         "List what waits, for what, since when and until when.",
     ),
     "schedules": ("schedules.cli.schedules:app", "Manage schedules."),
+    "adopt": (
+        "schedules.cli.adopt:adopt",
+        "Take over Dagster's schedules and sensors.",
+    ),
     "jobs": ("schedules.cli.jobs:app", "Manage jobs: firings of schedules."),
     "locations": ("schedules.cli.locations:app", "Manage code locations in the state database."),
     "runs": ("run_queue.cli.runs:app", "Manage runs that wait in Dagster's queue."),

@@ -161,6 +161,22 @@ class DagsterLog:
         """Returns the position whose next reading begins with the event with this id."""
         return Position({"storage": self._log.kind, **self._log.before(event_id)})
 
+    def delivered(self, position: Position) -> tuple[int, IdRanges]:
+        """Returns which events the readings up to a position have delivered, by their ids.
+
+        These are all up to an id, below which none can appear any more, and ranges above it.
+        """
+        return self._log.delivered(self._state_of(position))
+
+    def final_up_to(self, position: Position) -> int:
+        """Returns the id up to which no event can appear any more that was not delivered.
+
+        SQLite has one writer at a time: what was not delivered comes with a larger id.
+        """
+        if self._log.kind == SqliteLog.kind:
+            return 2**63 - 1
+        return self.delivered(position)[0]
+
     def first_since(self, moment: datetime) -> int | None:
         """Returns the id of the first event that is not older than a moment, or None.
 

@@ -50,11 +50,19 @@ from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import JobMove, JobState
 from arctic_orchestration.schedules.launch_requests import LaunchRequest
 from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.request_hooks import (
+    NoHooks,
+    RequestHooks,
+    decide,
+    questions,
+    undecided,
+)
 from arctic_orchestration.schedules.runs import RunTracker
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.schedules.unknown_names import take_inventory
+from arctic_orchestration.state import dialect
 from arctic_orchestration.state.database import Database
 
 #: events set aside in one tick, to keep a tick short
@@ -115,6 +123,8 @@ class Engine:
     surroundings: Surroundings = field(default_factory=Surroundings)
     #: the tick of Dagster that gets the requests, and the ticks before it
     ticks: Ticks = field(default_factory=NoTicks)
+    #: the functions that decide about requests
+    hooks: RequestHooks = field(default_factory=NoHooks)
     #: how often a tick also records its heartbeat, deletes rows past their retention, and
     #: reconciles what silent locations left behind
     keep_house_every: timedelta = timedelta(minutes=5)
@@ -330,6 +340,7 @@ class Engine:
         self, now: datetime, moves: list[JobMove], ended: Collection[str]
     ) -> list[LaunchRequest]:
         launched = {move.job.requested_tick for move in moves if move.is_launch}
+        self._ask_hooks(now, moves, ended)
         with self.database.begin() as tx:
             location = self._locked(tx)
             launch_requests.renew(tx, location, [tick for tick in launched if tick is not None])
@@ -337,13 +348,39 @@ class Engine:
             tick = self.ticks.current
             refused = refused_requests.fail_refused(queue, location, self.ticks)
             queue.flush()
+            later = self._unsure | self._unasked(queue, location, ended)
             requests = launch_requests.hand_out(
-                queue, location, self.targets, tick, ended, later=self._unsure
+                queue, location, self.targets, tick, ended, later=later
             )
             requests = refused_requests.put_last(queue, requests, refused)
             queue.flush()
         moves += queue.moves
         return requests
+
+    def _ask_hooks(self, now: datetime, moves: list[JobMove], ended: Collection[str]) -> None:
+        """Asks the request hooks of jobs that are about to be handed out, without a transaction."""
+        if not self.hooks.names:
+            return
+        with self.database.begin() as tx:
+            location = self._locked(tx)
+            query = launch_requests.unleased(tx, location, ended, dialect.database_time(tx))
+            asked = questions(JobQueue(tx, now), query, self.hooks.names)
+        for question in asked:
+            answer = self.hooks.ask(question)
+            with self.database.begin() as tx:
+                self._locked(tx)
+                queue = JobQueue(tx, now)
+                decide(queue, question.job_id, answer)
+                queue.flush()
+            moves += queue.moves
+
+    def _unasked(self, queue: JobQueue, location: Location, ended: Collection[str]) -> set[str]:
+        """Returns jobs that came up for a request only after the hooks were asked."""
+        if not self.hooks.names:
+            return set()
+        now = dialect.database_time(queue.tx)
+        query = launch_requests.unleased(queue.tx, location, ended, now)
+        return {job.id for job in undecided(queue, query, self.hooks.names)}
 
     def refuse(self, job_id: str, problem: str, now: datetime) -> None:
         """Ends a launching job whose run Dagster refused."""

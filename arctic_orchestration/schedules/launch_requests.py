@@ -93,7 +93,7 @@ def hand_out(
     """
     requests = []
     now = dialect.database_time(queue.tx)
-    for job in queue.load(query=_unleased(queue.tx, location, ended, now)):
+    for job in queue.load(query=unleased(queue.tx, location, ended, now)):
         if job.id in later:
             continue
         request = _request(job)
@@ -129,9 +129,10 @@ def _is_out(queue: JobQueue, job: Job, ended: Collection[str], now: datetime) ->
     return job.requested_tick not in ended and expires_at is not None and now < expires_at
 
 
-def _unleased(
+def unleased(
     tx: sa.Connection, location: Location, ended: Collection[str], now: datetime
 ) -> sa.Select[Any]:
+    """Returns the query of the jobs that :func:`hand_out` takes next."""
     free = jobs.c.requested_tick.is_(None) | (jobs.c.request_expires_at <= now)
     if ended:
         free |= dialect.among(tx, jobs.c.requested_tick, ended)

@@ -14,6 +14,7 @@ from arctic_orchestration.schedules import location as rows
 from arctic_orchestration.schedules import resources
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.state.adoption_tables import adoptions
 from arctic_orchestration.state.partition_tables import deferred_arrivals
 from arctic_orchestration.state.tables import (
     deleted_schedules,
@@ -36,6 +37,7 @@ from arctic_orchestration.state.tables import (
 
 #: Rows that are deleted with a location; jobs and their rows go with their schedules.
 OF_LOCATION = (
+    adoptions,
     location_inventories,
     deferred_arrivals,
     schedules,

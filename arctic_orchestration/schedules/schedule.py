@@ -3,12 +3,13 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal, Self
 
 from pydantic import (
     Field,
+    PrivateAttr,
     ValidationError,
     field_validator,
     model_serializer,
@@ -38,7 +39,21 @@ _TAKEN_TAGS = (
 )
 #: Exceptions: tags by which rules of the run queue apply to a run.
 _QUEUE_TAG = re.compile(r"arctic/(queue|level|(group|window|rate|interval)(\.[A-Za-z0-9_-]+)?)")
+#: arguments of the constructor that are no fields
+_NO_FIELDS = {
+    "_field": "no such field",
+    "_checked": "no such field",
+    "request": "no such field: a request hook is a function, Schedule(request=...) in Python",
+}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+
+
+def refused_tag(key: str) -> str | None:
+    """Returns what is expected instead of a tag that a schedule cannot set, or None."""
+    if _QUEUE_TAG.fullmatch(key):
+        return None
+    taken = [prefix for prefix in _TAKEN_TAGS if key.startswith(prefix)]
+    return f"no tag that begins with {taken[0]}: it is set by what runs it" if taken else None
 
 
 class Target(Specification):
@@ -136,11 +151,29 @@ class Schedule(Specification):
     run_config: Mapping[str, Any] = Field(default_factory=dict)
     #: a new schedule is suspended unless this is set
     enabled: bool = Field(default=False, strict=True)
+    _request: Callable[[Any], object] | None = PrivateAttr(default=None)
 
-    def __init__(self, /, *, _field: str = "", _checked: bool = False, **data: Any) -> None:
+    def __init__(
+        self,
+        /,
+        *,
+        request: Callable[[Any], object] | None = None,
+        _field: str = "",
+        _checked: bool = False,
+        **data: Any,
+    ) -> None:
+        """Checks the fields.
+
+        Args:
+            request: the request hook: called with a ``RequestContext`` before each run, returns
+                a ``RunRequest`` with configuration and tags, a ``SkipReason``, or None for what is
+                declared. It is no field: neither stored nor written as YAML.
+        """
         name = data.get("name")
         field = _field or (f"Schedule({name})" if isinstance(name, str) else "Schedule")
         problems = unwritable(data, field)
+        if request is not None and not callable(request):
+            problems = [*problems, InvalidInput(f"{field}.request", request, "a function")]
         if problems:
             raise InvalidDefinition(problems)
         try:
@@ -151,6 +184,12 @@ class Schedule(Specification):
         problems = [] if _checked else contradictions(self, field=_field)
         if problems:
             raise InvalidDefinition(problems)
+        self._request = request
+
+    @property
+    def request(self) -> Callable[[Any], object] | None:
+        """The request hook, or None."""
+        return self._request
 
     @classmethod
     def parse(cls, form: object, *, field: str = "") -> Self:
@@ -163,10 +202,10 @@ class Schedule(Specification):
             raise InvalidDefinition(
                 [InvalidInput(field or "(definition)", form, "a mapping of fields")]
             )
-        for name in ("_field", "_checked"):
+        for name, expected in _NO_FIELDS.items():
             if name in form:
                 path = f"{field}.{name}".lstrip(".")
-                raise InvalidDefinition([InvalidInput(path, form[name], "no such field")])
+                raise InvalidDefinition([InvalidInput(path, form[name], expected)])
         return cls(_field=field, **form)
 
     @classmethod
@@ -197,11 +236,8 @@ class Schedule(Specification):
     @classmethod
     def _free_tags(cls, value: Mapping[str, str]) -> Mapping[str, str]:
         for key in value:
-            taken = [prefix for prefix in _TAKEN_TAGS if key.startswith(prefix)]
-            if _QUEUE_TAG.fullmatch(key):
-                continue
-            if taken:
-                raise ValueError(f"no tag that begins with {taken[0]}: it is set by what runs it")
+            if (expected := refused_tag(key)) is not None:
+                raise ValueError(expected)
         return value
 
     @field_validator("properties", "run_config")

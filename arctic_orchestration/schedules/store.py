@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration.event_log.event import Event
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.schedules import resources, schedule_history, timers
 from arctic_orchestration.schedules.discarded_jobs import Discard, waiting_of
@@ -68,6 +69,9 @@ class StoredSchedule:
     status_at: datetime
     #: earlier events are not taken; None: their position in the log decides
     counts_from: datetime | None
+    #: it was handed back to Dagster: no tick, and no event with a larger id, is taken; None: it
+    #: was not
+    until_event: int | None
 
     @property
     def suspended(self) -> bool:
@@ -78,6 +82,14 @@ class StoredSchedule:
     def takes_events(self) -> bool:
         """Whether it gets events and ticks."""
         return takes_events(self.status, self.schedule)
+
+    def counts(self, event: Event) -> bool:
+        """Returns whether it gets an event: the status, the moment and the id decide."""
+        if self.counts_from is not None and event.at < self.counts_from:
+            return False
+        if self.until_event is not None and event.storage_id > self.until_event:
+            return False
+        return self.takes_events
 
     @property
     def takes_more(self) -> bool:
@@ -134,6 +146,7 @@ def _light(backend: str) -> sa.Select[Any]:
         schedules.c.status,
         schedules.c.status_at,
         schedules.c.counts_from,
+        schedules.c.until_event,
     ).where(dialect.among_given(backend, schedules.c.id, "ids"))
 
 
@@ -375,7 +388,7 @@ class ScheduleStore:
                 # Written by another version of the package. The others must not wait for it.
                 self._set_problem(tx, id, str(error))
                 continue
-            _, name, version, origin, status, status_at, counts_from = missing[id]
+            _, name, version, origin, status, status_at, counts_from, until = missing[id]
             leaves = schedule.trigger.leaves
             self._known[missing[id]] = StoredSchedule(
                 id=id,
@@ -392,6 +405,7 @@ class ScheduleStore:
                 restarted=tuple(n for n, leaf in enumerate(leaves) if leaf.restarts_at_launch),
                 status_at=status_at,
                 counts_from=counts_from,
+                until_event=until,
             )
 
     def _set_problem(self, tx: sa.Connection, id: str, problem: str) -> None:

@@ -14,7 +14,6 @@ from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
-from pydantic_core import to_json
 
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.event_log.feed import ArrivalLookup, Position
@@ -29,28 +28,18 @@ from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.missing_partitions import MissingPartitions
 from arctic_orchestration.schedules.open_jobs import OpenJobs, slot_of
 from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.taken_events import store_events
 from arctic_orchestration.schedules.target_partitions import Match, Placing, partition_of
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.schedules.trigger_evaluation import evaluate_trigger, note_fired
 from arctic_orchestration.schedules.triggers import Arrivals
 from arctic_orchestration.schedules.triggers.base import NOTHING
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import events as event_rows
 from arctic_orchestration.state.tables import schedule_keys
 
 _KEPT = "it keeps what concerns every partition of the target, for those that begin later"
 #: the smallest difference between two moments
 _INSTANT = timedelta(microseconds=1)
-_EVENT_COLUMNS = (
-    "location_id",
-    "number",
-    "kind",
-    "subject",
-    "partition",
-    "at",
-    "taken_at",
-    "details",
-)
 
 
 class Subscriber:
@@ -195,43 +184,16 @@ class Subscriber:
                     # A run of several assets has a key for each; a leaf takes the run once.
                     if schedule is None or (id, leaf) in taken:
                         continue
-                    since = schedule.counts_from
-                    if since is not None and event.at < since:
-                        continue
-                    if schedule.takes_events and _takes(schedule, leaf, event):
+                    if schedule.counts(event) and _takes(schedule, leaf, event):
                         taken.add((id, leaf))
                         matches.append(Match(event=event, stored=schedule, leaf=leaf))
             matches[first:] = sorted(matches[first:], key=lambda m: (m.stored.id, m.leaf))
         return matches
 
     def _number(self, matches: Sequence[Match]) -> dict[int, int]:
-        """Stores each event once, under the location's next number; returns the numbers."""
-        numbers: dict[int, int] = {}
-        rows: list[tuple[Any, ...]] = []
-        for match in matches:
-            event = match.event
-            if id(event) in numbers:
-                continue
-            if match.number is not None:
-                numbers[id(event)] = match.number
-                continue
-            numbers[id(event)] = self.next_event
-            details = to_json(event.to_json()).decode()
-            rows.append(
-                (
-                    self._location.id,
-                    self.next_event,
-                    event.kind.value,
-                    event.subject,
-                    event.partition,
-                    event.at,
-                    self._now,
-                    details,
-                )
-            )
-            self.next_event += 1
-        if rows:
-            dialect.insert_rows(self._tx, event_rows, _EVENT_COLUMNS, rows)
+        numbers, self.next_event = store_events(
+            self._tx, self._location, matches, self.next_event, self._now
+        )
         return numbers
 
     def _give_one(self, match: Match, following: Match | None, number: int) -> None:

@@ -115,6 +115,9 @@ def due(
         schedule = stored.get(row.schedule_id)
         if schedule is None:
             continue
+        if schedule.until_event is not None:
+            ended.append({"of": row.schedule_id, "at_leaf": row.leaf})
+            continue
         ticks = _ticks(schedule, row.leaf, row.due_at, now, windows)
         # After a clock was set back, the newest delivered tick would come again.
         deliver = [at for at in ticks.deliver if at != row.last_at]

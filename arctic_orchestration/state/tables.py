@@ -27,8 +27,8 @@ all clusters that share the database.
 ``arctic_audit``             manual changes and their authors
 ===========================  ===============================================================
 
-Others: ``partition_tables``, ``compaction_tables``, ``consumer_tables``, ``freshness_tables``,
-``run_queue_tables``, ``service_tables``.
+Others: ``partition_tables``, ``adoption_tables``, ``compaction_tables``, ``consumer_tables``,
+``freshness_tables``, ``run_queue_tables``, ``service_tables``.
 """
 
 import sqlalchemy as sa
@@ -93,6 +93,8 @@ schedules = sa.Table(
     sa.Column("declared_digest", sa.Text),
     # Earlier events are not taken. Null: their place in the log decided.
     sa.Column("counts_from", UtcTime),
+    # It was handed back to Dagster: it takes no tick of time, and no event with a larger id.
+    sa.Column("until_event", sa.BigInteger),
     sa.UniqueConstraint("location_id", "name"),
 )
 

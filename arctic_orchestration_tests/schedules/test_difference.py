@@ -31,6 +31,7 @@ def stored(of: Schedule, origin: Origin = Origin.API) -> StoredSchedule:
         restarted=(),
         status_at=at(0),
         counts_from=None,
+        until_event=None,
     )
 
 

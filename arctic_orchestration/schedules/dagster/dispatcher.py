@@ -28,6 +28,7 @@ from arctic_orchestration.schedules.dagster.every_job import EveryJobSensor
 from arctic_orchestration.schedules.dagster.inventory import inventory_of
 from arctic_orchestration.schedules.dagster.load import LoadProbes
 from arctic_orchestration.schedules.dagster.partitioned_targets import problems_of_job
+from arctic_orchestration.schedules.dagster.request_hooks import CodeHooks
 from arctic_orchestration.schedules.dagster.run_requests import (
     ASSET_JOB,
     RunRequests,
@@ -152,6 +153,11 @@ class DispatcherSensor(EveryJobSensor):
             raise InvalidDefinition(problems)
         return self.looked_for
 
+    @property
+    def hooks(self) -> frozenset[str]:
+        """The names of the declared schedules with a request hook."""
+        return frozenset(one.name for one in self._schedules if one.request is not None)
+
     def check(self, repository: dg.RepositoryDefinition) -> None:
         problems = endless_cycles(self._schedules, repository)
         for schedule in self._schedules:
@@ -269,6 +275,7 @@ class DispatcherSensor(EveryJobSensor):
         engine, watch = self._engines[key]
         assert isinstance(engine.targets, RepositoryTargets)
         engine.targets.renew(lambda: context.instance)
+        engine.hooks = CodeHooks(self._schedules, lambda: context.instance, repository)
         engine.ticks = DagsterTicks(lambda: context.instance, context.log_key)
         probes = LoadProbes(lambda: context.instance, spark_ui=settings.spark_ui)
         engine.surroundings = replace(

@@ -4,6 +4,7 @@ from alembic import context
 
 # A table that is not imported would look like one to remove.
 from arctic_orchestration.state import (  # noqa: F401
+    adoption_tables,
     compaction_tables,
     consumer_tables,
     freshness_tables,

@@ -1,0 +1,154 @@
+"""From Dagster's instigator to a schedule of ours; see the package's docstring."""
+
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from arctic_orchestration.errors import TransitionRefused
+from arctic_orchestration.event_log.feed import Position
+from arctic_orchestration.schedules import control, deferred_arrivals, timers
+from arctic_orchestration.schedules.adoption import journal
+from arctic_orchestration.schedules.adoption.instigator import Instigator
+from arctic_orchestration.schedules.adoption.journal import Adoption, Boundary, Step
+from arctic_orchestration.schedules.adoption.place import Place
+from arctic_orchestration.schedules.location import Location, update
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.schedules.taken_events import store_events
+from arctic_orchestration.schedules.target_partitions import Deferred, Match
+from arctic_orchestration.state.tables import schedules
+
+#: events of the log in one reading
+_AT_ONCE = 4_000
+_EARLIER = "it arrived before its schedule was adopted, and no tick of Dagster took it"
+
+
+def prepare(place: Place, instigator: Instigator, schedule: Schedule) -> Adoption:
+    """Begins an adoption, or returns the one that was begun before.
+
+    The schedule is created, suspended. One of its name that exists, and is suspended, is taken as
+    it is: it may have constraints, or be declared in code.
+
+    Errors:
+        TransitionRefused: the schedule exists and is enabled, or the adoption is on its way back.
+        InvalidDefinition: the schedule does not fit to the code location.
+    """
+    status = instigator.status()
+    with place.caught_up() as (tx, location, now):
+        known = journal.find(tx, location, instigator.name)
+        if known is not None and known.step.is_on_the_way_back:
+            raise TransitionRefused(
+                f"{instigator.name} is on its way back to Dagster: finish that first, with "
+                f"arctic adopt --back {instigator.name}"
+            )
+        if known is not None:
+            return known
+        store = place.state.store
+        found = {one.name: one for one in store.in_location(tx, location.id)}.get(schedule.name)
+        if found is not None and not found.suspended:
+            raise TransitionRefused(
+                f"schedule {schedule.name} is enabled already: {instigator.name} and the schedule "
+                "would both make runs. Suspend or rename the schedule first"
+            )
+        if found is None:
+            off = schedule.model_copy(update={"enabled": False})
+            why = f"adopted from Dagster's {instigator.name}"
+            control.apply(tx, store, location, [off], now, reason=why, actor=place.actor)
+        adoption = Adoption(
+            name=instigator.name,
+            schedule=schedule.name,
+            step=Step.PREPARED,
+            was=status,
+            created=found is None,
+            boundary=Boundary(),
+            at=now,
+        )
+        journal.begin(tx, location, adoption)
+        return adoption
+
+
+def advance(place: Place, instigator: Instigator, adoption: Adoption) -> str | None:
+    """Does the next step, if it can be done; returns what it waits for, or None."""
+    if adoption.step is Step.PREPARED:
+        return _stop(place, instigator, adoption)
+    if adoption.step is Step.STOPPED:
+        _begin(place, adoption)
+    return None
+
+
+def _stop(place: Place, instigator: Instigator, adoption: Adoption) -> str | None:
+    boundary = Boundary()
+    if adoption.was.is_running:
+        waits = instigator.stop(place.clock)
+        if waits is not None:
+            return waits
+        found = instigator.boundary(place.clock())
+        if isinstance(found, str):
+            return found
+        boundary = found
+    with place.state.change() as (tx, location):
+        current = journal.find(tx, location, adoption.name)
+        if current is not None and current.step is Step.PREPARED:
+            journal.note(tx, location, adoption.name, Step.STOPPED, boundary, place.clock())
+    return None
+
+
+def _begin(place: Place, adoption: Adoption) -> None:
+    with place.caught_up() as (tx, location, now):
+        current = journal.find(tx, location, adoption.name)
+        if current is None or current.step is not Step.STOPPED:
+            return
+        if current.was.is_running:
+            stored = control.stored_by_name(tx, place.state.store, location, adoption.schedule)
+            _enable(tx, place, location, stored, current.boundary, now)
+        journal.note(tx, location, adoption.name, Step.ADOPTED, current.boundary, now)
+
+
+def _enable(
+    tx: sa.Connection,
+    place: Place,
+    location: Location,
+    stored: StoredSchedule,
+    boundary: Boundary,
+    now: datetime,
+) -> None:
+    this = schedules.c.id == stored.id
+    tx.execute(sa.update(schedules).where(this).values(counts_from=None, until_event=None))
+    if boundary.at is not None:
+        timers.stop(tx, stored.id)
+        timers.start(tx, location, [(stored.id, stored.schedule)], boundary.at)
+    store, why = place.state.store, "adopted: it begins where Dagster stopped"
+    control.enable(tx, store, location, stored.name, now, reason=why, actor=place.actor)
+    if boundary.event is not None:
+        _give_earlier(tx, place, location, stored, boundary.event, now)
+
+
+def _give_earlier(
+    tx: sa.Connection,
+    place: Place,
+    location: Location,
+    stored: StoredSchedule,
+    above: int,
+    now: datetime,
+) -> None:
+    """Gives a schedule the events above an id that the location's feed has delivered."""
+    final, later = place.log.delivered(Position.from_json(location.position or ""))
+    position, more = place.log.before(above + 1), True
+    next_event = location.next_event
+    while more:
+        batch = place.log.read(position, _AT_ONCE)
+        position, more = batch.position, batch.more
+        matches = [
+            Match(event=event, stored=stored, leaf=number)
+            for event in batch.events
+            if event.storage_id <= final or event.storage_id in later
+            for number, leaf in enumerate(stored.leaves)
+            if set(leaf.keys(location.name)) & set(event.keys) and leaf.takes(event)
+        ]
+        numbers, next_event = store_events(tx, location, matches, next_event, now)
+        waiting = [
+            (Deferred(match=match, waits_for="code", reason=_EARLIER), numbers[id(match.event)])
+            for match in matches
+        ]
+        deferred_arrivals.defer(tx, location, waiting, now)
+    update(tx, location, next_event=next_event)

@@ -1,0 +1,290 @@
+"""What each schedule and sensor of a repository becomes, with the report of an import."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+
+from arctic_orchestration.dagster_internals import (
+    constant_request,
+    execution_times,
+    partitioned_schedule_tags,
+    runs_watched,
+)
+from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.schedules.dagster.adoption.python_form import python_of
+from arctic_orchestration.schedules.dagster.every_job import EveryJobSensor
+from arctic_orchestration.schedules.dagster.targets import assets_made
+from arctic_orchestration.schedules.imports.draft import Draft, Names, NotPossible, Options, Outcome
+from arctic_orchestration.schedules.imports.importer import Import
+from arctic_orchestration.schedules.schedule import Schedule
+
+#: how many ticks of Dagster's iterator are compared with ours, from now on and at clock changes
+_COMPARED = 60
+_BEFORE_CHANGE = timedelta(hours=4)
+_STATUSES = {
+    dg.DagsterRunStatus.SUCCESS: "success",
+    dg.DagsterRunStatus.FAILURE: "failure",
+    dg.DagsterRunStatus.CANCELED: "canceled",
+    dg.DagsterRunStatus.STARTED: "started",
+}
+_HOOK = "its function decides about each run: it becomes the request hook, which YAML cannot have"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drafted:
+    """An object of Dagster, and the schedule that it becomes."""
+
+    name: str
+    #: schedule, asset_sensor, run_status_sensor, run_failure_sensor, multi_asset_sensor, sensor,
+    #: automation_condition
+    kind: str
+    draft: Draft
+    definition: Any = None
+    #: the expression of the request hook, if it needs one
+    hook: str | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.draft.outcome
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The schedule, without its request hook; None: there is none."""
+        form = self.draft.form
+        return None if form is None else Schedule.parse(form, field=self.name)
+
+    @property
+    def python(self) -> str | None:
+        form = self.draft.form
+        return None if form is None else python_of(form, self.hook)
+
+    @property
+    def yaml(self) -> str:
+        return Import(drafts=[self.draft]).to_yaml()
+
+    def to_json(self) -> dict[str, Any]:
+        report = self.draft.to_json()
+        return {
+            **{key: report[key] for key in ("name", "outcome", "reasons", "notes")},
+            "source": self.name,
+            "kind": self.kind,
+            "needs_python": self.hook is not None,
+            "schedule": self.draft.form,
+            "python": self.python,
+            "yaml": self.yaml if self.draft.form is not None else None,
+        }
+
+
+def drafts_of(repository: dg.RepositoryDefinition, now: datetime) -> list[Drafted]:
+    """Returns what the schedules, sensors and conditions of a repository become, by name."""
+    names, options = Names(), Options(now=now)
+    found: list[Drafted] = []
+    for schedule in repository.schedule_defs:
+        draft = Draft(source=schedule.name, names=names, options=options)
+        found.append(_drafted(schedule.name, "schedule", draft, schedule, repository))
+    for sensor in repository.sensor_defs:
+        if not isinstance(sensor, EveryJobSensor):
+            draft = Draft(source=sensor.name, names=names, options=options)
+            found.append(_drafted(sensor.name, _kind(sensor), draft, sensor, repository))
+    return sorted(found, key=lambda one: one.name)
+
+
+def _kind(sensor: dg.SensorDefinition) -> str:
+    if isinstance(sensor, dg.RunStatusSensorDefinition):
+        failed = runs_watched(sensor).status is dg.DagsterRunStatus.FAILURE
+        return "run_failure_sensor" if failed else "run_status_sensor"
+    if isinstance(sensor, dg.AssetSensorDefinition):
+        return "asset_sensor"
+    if isinstance(sensor, dg.MultiAssetSensorDefinition):
+        return "multi_asset_sensor"
+    if isinstance(sensor, dg.AutomationConditionSensorDefinition):
+        return "automation_condition_sensor"
+    return "sensor"
+
+
+def _drafted(
+    name: str, kind: str, draft: Draft, definition: Any, repository: dg.RepositoryDefinition
+) -> Drafted:
+    hook = None
+    try:
+        match kind:
+            case "schedule":
+                hook = _schedule(draft, definition, repository)
+            case "asset_sensor":
+                hook = _asset_sensor(draft, definition, repository)
+            case "run_status_sensor" | "run_failure_sensor":
+                hook = _run_status_sensor(draft, definition, repository)
+            case "multi_asset_sensor":
+                raise NotPossible(
+                    "its function reads the events and moves the cursor itself: write the trigger "
+                    "for what it looks for, such as on.partitions(...) & on.partitions(...)"
+                )
+            case "automation_condition_sensor":
+                raise NotPossible(
+                    "Dagster evaluates the conditions of all its assets together: see each asset"
+                )
+            case _:
+                raise NotPossible(
+                    "its function looks for something outside of Dagster: let it announce that, "
+                    "with arctic partitions add or the REST API, and let a schedule wait for it"
+                )
+    except NotPossible as reason:
+        draft.refuse(str(reason))
+    return Drafted(name=name, kind=kind, draft=draft, definition=definition, hook=hook)
+
+
+def _schedule(
+    draft: Draft, definition: dg.ScheduleDefinition, repository: dg.RepositoryDefinition
+) -> str | None:
+    crons, zone = _crons(definition), definition.execution_timezone or "UTC"
+    of_partition: dict[str, Any] = {}
+    form: dict[str, Any] = {"description": definition.description or ""}
+    constant, partitioned = constant_request(definition), partitioned_schedule_tags(definition)
+    hook = None
+    if constant is not None:
+        form["run_config"], form["tags"] = constant
+    elif partitioned is not None and _has_windows(definition.job_name, repository):
+        of_partition, form["partitions"] = {"partition": "last_ended"}, "each"
+        form["tags"] = partitioned
+    else:
+        hook = f"request_of({definition.name})"
+        draft.note(_HOOK)
+    triggers = [{"cron": {"expression": c, "timezone": zone, **of_partition}} for c in crons]
+    draft.finish(
+        name=draft.names.schedule(definition.name, draft),
+        target=_target(definition.job_name, repository),
+        trigger=triggers[0] if len(triggers) == 1 else {"any_of": triggers},
+        coalesce=True,
+        **form,
+    )
+    _compare_ticks(draft, definition)
+    return hook
+
+
+def _crons(definition: dg.ScheduleDefinition) -> Sequence[str]:
+    crons = definition.cron_schedule
+    return [crons] if isinstance(crons, str) else list(crons)
+
+
+def _has_windows(job: str, repository: dg.RepositoryDefinition) -> bool:
+    return isinstance(repository.get_job(job).partitions_def, dg.TimeWindowPartitionsDefinition)
+
+
+def _compare_ticks(draft: Draft, definition: dg.ScheduleDefinition) -> None:
+    """Names the first tick that is another one here than in Dagster, also at clock changes."""
+    if draft.form is None:
+        return
+    leaves = Schedule.parse(draft.form).trigger.leaves
+    now, zone = draft.options.now, ZoneInfo(definition.execution_timezone or "UTC")
+    for begin in (now, *(change - _BEFORE_CHANGE for change in _clock_changes(now, zone))):
+        at = begin
+        for tick in islice(execution_times(definition, begin.timestamp()), _COMPARED):
+            nexts = [leaf.next_tick(at, definition.name) for leaf in leaves]
+            our = min(moment for moment in nexts if moment is not None)
+            if our != tick:
+                draft.differs(
+                    f"cron_schedule: after {format_moment(at)} Dagster ticks at "
+                    f"{format_moment(tick.astimezone(UTC))}, this trigger at {format_moment(our)}"
+                )
+                return
+            at = our
+
+
+def _clock_changes(now: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """Yields the hours of the next year in which the clocks of a zone change."""
+    hour = timedelta(hours=1)
+    at = now.replace(minute=0, second=0, microsecond=0)
+    for _ in range(366):
+        if at.astimezone(zone).utcoffset() != (at + 24 * hour).astimezone(zone).utcoffset():
+            hours = (at + number * hour for number in range(24))
+            yield next(
+                one
+                for one in hours
+                if one.astimezone(zone).utcoffset() != (one + hour).astimezone(zone).utcoffset()
+            )
+        at += 24 * hour
+
+
+def _asset_sensor(
+    draft: Draft, sensor: dg.AssetSensorDefinition, repository: dg.RepositoryDefinition
+) -> str:
+    _check_interval(sensor)
+    asset = sensor.asset_key.to_user_string()
+    graph = repository.asset_graph
+    if not graph.has(sensor.asset_key):
+        raise NotPossible(f"asset_key: {asset} is no asset of this code location")
+    if graph.get(sensor.asset_key).is_observable:
+        draft.differs(f"an observation of {asset} is an arrival here, and nothing for the sensor")
+    draft.note(_HOOK)
+    draft.finish(
+        name=draft.names.schedule(sensor.name, draft),
+        description=sensor.description or "",
+        target=_target(_one_job(sensor), repository),
+        trigger={"partitions": {"asset": asset}},
+        coalesce=True,
+    )
+    return f"request_of({sensor.name})"
+
+
+def _run_status_sensor(
+    draft: Draft, sensor: dg.RunStatusSensorDefinition, repository: dg.RepositoryDefinition
+) -> str:
+    _check_interval(sensor)
+    watched = runs_watched(sensor)
+    if watched.status not in _STATUSES:
+        expected = ", ".join(sorted(_STATUSES.values()))
+        raise NotPossible(f"run_status: {watched.status.value}: a trigger takes {expected}")
+    if not sensor.targets:
+        raise NotPossible("it requests no runs: keep it, or use a channel of notifications")
+    triggers = list(_watched(watched.jobs, watched.everywhere, _STATUSES[watched.status]))
+    draft.note(_HOOK)
+    draft.finish(
+        name=draft.names.schedule(sensor.name, draft),
+        description=sensor.description or "",
+        target=_target(_one_job(sensor), repository),
+        trigger=triggers[0] if len(triggers) == 1 else {"any_of": triggers},
+        coalesce=False,
+    )
+    return f"request_of({sensor.name})"
+
+
+def _watched(jobs: Sequence[Any], everywhere: bool, status: str) -> Iterator[dict[str, Any]]:
+    if everywhere or not jobs:
+        raise NotPossible("it watches all jobs, and a trigger names each job: see monitored_jobs")
+    for job in jobs:
+        # A selector of a repository names no job.
+        named = getattr(job, "job_name", None) or getattr(job, "name", None)
+        if named is None:
+            raise NotPossible("it watches all jobs of a code location, and a trigger names each")
+        place = getattr(job, "location_name", None)
+        fields = {} if place is None else {"location": place}
+        yield {"run": {"job": named, "status": status, **fields}}
+
+
+def _check_interval(sensor: dg.SensorDefinition) -> None:
+    if sensor.minimum_interval_seconds == 0:
+        raise NotPossible(
+            "minimum_interval_seconds: 0: Dagster may evaluate it after its stop; give it 1 or more"
+        )
+
+
+def _one_job(sensor: dg.SensorDefinition) -> str:
+    jobs = [target.job_name for target in sensor.targets]
+    if len(jobs) != 1:
+        listed = ", ".join(jobs) or "none"
+        raise NotPossible(
+            f"jobs: {listed}: its function chooses one, and a schedule has one target"
+        )
+    return jobs[0]
+
+
+def _target(job: str, repository: dg.RepositoryDefinition) -> Mapping[str, Any]:
+    # Dagster makes such a job of a selection of assets.
+    if job.startswith("__"):
+        return {"assets": assets_made(repository.get_job(job))}
+    return {"job": job}

@@ -1,0 +1,172 @@
+"""Dagster's functions as request hooks: what a schedule or sensor decided about each run."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dagster as dg
+
+from arctic_orchestration.dagster_internals import asset_sensor_arguments, asset_sensor_function
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.schedules.dagster.request_hooks import RequestContext
+from arctic_orchestration.schedules.launch_requests import SCHEDULE_TAG
+
+#: the run key that the function gave its request
+RUN_KEY_TAG = "adopted/run_key"
+_DAGSTERS_RUN_KEY, _SENSOR = "dagster/run_key", "dagster/sensor_name"
+_EVENT_TYPES = {
+    "started": dg.DagsterEventType.RUN_START,
+    "success": dg.DagsterEventType.RUN_SUCCESS,
+    "failure": dg.DagsterEventType.RUN_FAILURE,
+    "canceled": dg.DagsterEventType.RUN_CANCELED,
+}
+Hook = Callable[[RequestContext], object]
+
+
+def request_of(definition: object) -> Hook:
+    """Returns the request hook that calls the function of a schedule or sensor of Dagster.
+
+    For a schedule with ``run_config_fn``, ``should_execute`` or a decorated function, an
+    ``asset_sensor``, or a run status sensor. A sensor's function is called with the last event of
+    the job. What it returns may be one request at most: a job makes one run. A run key of a sensor
+    is observed: if Dagster's sensor, or the schedule, has made a run for it, there is none.
+
+    Errors:
+        InvalidDefinition: another object.
+    """
+    if isinstance(definition, dg.ScheduleDefinition):
+        return _of_schedule(definition)
+    if isinstance(definition, dg.AssetSensorDefinition):
+        return _of_asset_sensor(definition)
+    if isinstance(definition, dg.RunStatusSensorDefinition):
+        return _of_run_status_sensor(definition)
+    expected = "a schedule, an asset sensor or a run status sensor of Dagster"
+    raise InvalidDefinition([InvalidInput("request_of", definition, expected)])
+
+
+def _of_schedule(definition: dg.ScheduleDefinition) -> Hook:
+    def hook(context: RequestContext) -> object:
+        with dg.build_schedule_context(
+            instance=context.instance,
+            scheduled_execution_time=context.tick,
+            resources=_resources(context, definition.required_resource_keys),
+            repository_def=context.repository,
+        ) as evaluation:
+            found = definition.evaluate_tick(evaluation)
+        if not found.run_requests:
+            return dg.SkipReason(found.skip_message or f"{definition.name} requested no run")
+        return _only(definition.name, found.run_requests)
+
+    return hook
+
+
+def _of_asset_sensor(sensor: dg.AssetSensorDefinition) -> Hook:
+    function = asset_sensor_function(sensor)
+
+    def hook(context: RequestContext) -> object:
+        event, first = _last(context, EventKind.PARTITION), _first(context)
+        records = context.instance.fetch_materializations(
+            dg.AssetRecordsFilter(sensor.asset_key, storage_ids=[event.storage_id]), limit=1
+        ).records
+        if not records:
+            raise LookupError(f"event {event.storage_id} is no materialization in the log any more")
+        with dg.build_sensor_context(
+            instance=context.instance,
+            # Often the run key: as in Dagster, it is below all that this run is for, and not
+            # below what another run was for.
+            cursor=str(first.storage_id - 1),
+            repository_def=context.repository,
+            sensor_name=sensor.name,
+            resources=_resources(context, sensor.required_resource_keys),
+        ) as evaluation:
+            entry = records[0].event_log_entry
+            returned = function(**asset_sensor_arguments(sensor, evaluation, entry))
+            return _of_sensor(sensor.name, list(_flat(returned)), context)
+
+    return hook
+
+
+def _of_run_status_sensor(sensor: dg.RunStatusSensorDefinition) -> Hook:
+    def hook(context: RequestContext) -> object:
+        event = _last(context, EventKind.RUN)
+        assert event.run_id is not None and event.status is not None
+        run = context.instance.get_run_by_id(event.run_id)
+        records = context.instance.fetch_run_status_changes(
+            dg.RunStatusChangeRecordsFilter(
+                _EVENT_TYPES[event.status.value],  # type: ignore[arg-type]
+                after_storage_id=event.storage_id - 1,
+                before_storage_id=event.storage_id + 1,
+            ),
+            limit=1,
+        ).records
+        if run is None or not records:
+            raise LookupError(f"run {event.run_id} is not in Dagster's storage any more")
+        with dg.build_run_status_sensor_context(
+            sensor_name=sensor.name,
+            dagster_event=records[0].event_log_entry.get_dagster_event(),
+            dagster_instance=context.instance,
+            dagster_run=run,
+            resources=_resources(context, sensor.required_resource_keys),
+            partition_key=event.partition,
+            repository_def=context.repository,
+        ) as evaluation:
+            return _of_sensor(sensor.name, list(_flat(sensor(evaluation))), context)
+
+    return hook
+
+
+def _resources(context: RequestContext, keys: Any) -> dict[str, Any]:
+    known = context.repository.get_top_level_resources()
+    return {key: known[key] for key in keys if key in known}
+
+
+def _first(context: RequestContext) -> Event:
+    found = (event for event in context.events if event.kind is EventKind.PARTITION)
+    return min(found, key=lambda event: event.storage_id)
+
+
+def _last(context: RequestContext, kind: EventKind) -> Event:
+    found = [event for event in context.events if event.kind is kind]
+    if not found:
+        raise LookupError(f"the job {context.job_id} has no event of kind {kind}")
+    return max(found, key=lambda event: event.storage_id)
+
+
+def _flat(returned: Any) -> Iterator[object]:
+    """Yields the requests and reasons of a result of any form."""
+    if returned is None:
+        return
+    if isinstance(returned, dg.SensorResult):
+        yield from returned.run_requests or ()
+        if returned.skip_reason is not None:
+            yield returned.skip_reason
+    elif isinstance(returned, (dg.RunRequest, dg.SkipReason)):
+        yield returned
+    else:
+        for one in returned:
+            yield from _flat(one)
+
+
+def _of_sensor(name: str, returned: list[object], context: RequestContext) -> object:
+    requests = [one for one in returned if isinstance(one, dg.RunRequest)]
+    if not requests:
+        reasons = [one.skip_message for one in returned if isinstance(one, dg.SkipReason)]
+        return dg.SkipReason(next(filter(None, reasons), None) or f"{name} requested no run")
+    request = _only(name, requests)
+    key = requests[0].run_key
+    if key is None:
+        return request
+    for tags in (
+        {_DAGSTERS_RUN_KEY: key, _SENSOR: name},
+        {RUN_KEY_TAG: key, SCHEDULE_TAG: context.schedule},
+    ):
+        if context.instance.get_runs(dg.RunsFilter(tags=tags), limit=1):
+            return dg.SkipReason(f"there is a run for the run key {key} of {name}")
+    return request.with_replaced_attrs(tags={**request.tags, RUN_KEY_TAG: key})
+
+
+def _only(name: str, requests: Any) -> dg.RunRequest:
+    if len(requests) != 1:
+        raise ValueError(f"{name} requested {len(requests)} runs, and a job makes one")
+    (one,) = requests
+    return dg.RunRequest(run_config=one.run_config, tags=one.tags, partition_key=one.partition_key)

@@ -1,0 +1,144 @@
+"""Asks a schedule's own function for the request of each run: its request hook.
+
+``Schedule(request=function)`` is Python, and not part of what is stored: the function of the code
+that ticks is called, by the name of a declared schedule. A deployment that changes nothing but the
+function makes no new version, and discards nothing.
+
+The function is called once a job, after its admission and before its first launch request, outside
+of any transaction. The result is stored with the job, so that each attempt requests the same run.
+A crash before that leads to another call. A job that the function skips is canceled with the
+function's reason, and frees its slots; one at which it fails has failed, and no other job waits for
+that. Rates and intervals count a job that was skipped as launched.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+from arctic_orchestration.event_log.event import Event
+from arctic_orchestration.schedules.job_queue import JobQueue
+from arctic_orchestration.schedules.jobs import Job, JobState
+from arctic_orchestration.schedules.launch_requests import fail_launch
+from arctic_orchestration.schedules.store import Origin
+from arctic_orchestration.state.tables import events, job_events, jobs, schedules
+
+#: the mark of a stored request that a hook has decided
+_DECIDED = "decided"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What a hook is told about a job."""
+
+    schedule: str
+    job_id: str
+    #: when the trigger was satisfied
+    satisfied_at: datetime | None
+    #: what fired, for people
+    trigger: str
+    partition_start: str | None
+    partition_end: str | None
+    properties: Mapping[str, Any]
+    run_config: Mapping[str, Any]
+    tags: Mapping[str, str]
+    events: Sequence[Event] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What a hook decided: the request, or why there is none."""
+
+    run_config: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    #: it wants no run, for this reason
+    skipped: str | None = None
+    #: it failed, for this reason
+    problem: str | None = None
+
+
+class RequestHooks(Protocol):
+    """The request hooks of a code location."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The declared schedules that have one."""
+        ...
+
+    def ask(self, question: Question) -> Answer:
+        """Calls the hook of a schedule; does not raise, and ends."""
+        ...
+
+
+class NoHooks:
+    """A code location without request hooks."""
+
+    names: Sequence[str] = ()
+
+    def ask(self, question: Question) -> Answer:
+        raise NotImplementedError
+
+
+def questions(queue: JobQueue, query: sa.Select[Any], names: Sequence[str]) -> list[Question]:
+    """Returns what has to be asked before the jobs of a query can be handed out."""
+    return [_question(queue.tx, job) for job in undecided(queue, query, names)]
+
+
+def undecided(queue: JobQueue, query: sa.Select[Any], names: Sequence[str]) -> list[Job]:
+    """Returns the jobs of a query whose hooks have not been asked; ``names`` are schedules."""
+    by_id = {job.id: job for job in queue.load(query=query)}
+    hooked = sa.select(jobs.c.id).join(schedules, schedules.c.id == jobs.c.schedule_id)
+    mine = (schedules.c.origin == Origin.CODE.value) & schedules.c.name.in_(names)
+    found = queue.tx.execute(hooked.where(jobs.c.id.in_(list(by_id)), mine)).scalars()
+    return [by_id[id] for id in found if _DECIDED not in json.loads(by_id[id].launch or "{}")]
+
+
+def decide(queue: JobQueue, job_id: str, answer: Answer) -> None:
+    """Stores an answer, unless the job was canceled meanwhile."""
+    job = queue.by_ids([job_id]).get(job_id)
+    if job is None or job.state is not JobState.LAUNCHING:
+        return
+    if answer.problem is not None:
+        fail_launch(queue, job, answer.problem)
+    elif answer.skipped is not None:
+        queue.move(
+            job,
+            JobState.CANCELED,
+            f"its request hook wants no run: {answer.skipped}",
+            next_check_at=None,
+            ended_at=queue.now,
+        )
+    else:
+        launch = json.loads(job.launch or "{}")
+        launch["run_config"], launch["tags"] = dict(answer.run_config), dict(answer.tags)
+        queue.change(job, launch=json.dumps({**launch, _DECIDED: True}))
+
+
+def _question(tx: sa.Connection, job: Job) -> Question:
+    launch = json.loads(job.launch or "{}")
+    same = (job_events.c.location_id == events.c.location_id) & (
+        job_events.c.number == events.c.number
+    )
+    taken = (
+        sa.select(events.c.number, events.c.details)
+        .join(job_events, same)
+        .where(job_events.c.job_id == job.id)
+        .order_by(events.c.number)
+    )
+    # An event that two leaves took is one event.
+    details = {row.number: row.details for row in tx.execute(taken)}
+    return Question(
+        schedule=launch["schedule"],
+        job_id=job.id,
+        satisfied_at=job.satisfied_at,
+        trigger=launch["trigger"],
+        partition_start=job.partition_start,
+        partition_end=job.partition_end,
+        properties=launch["properties"],
+        run_config=launch["run_config"],
+        tags=launch["tags"],
+        events=tuple(map(Event.parse, details.values())),
+    )
