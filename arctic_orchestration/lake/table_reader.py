@@ -12,12 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.errors import NotFound, UnsupportedTable
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
-from arctic_orchestration.lake.schema import (
-    require_supported,
-    require_supported_format,
-    spark_schema,
-)
+from arctic_orchestration.lake.schema import require_supported, spark_schema
 from arctic_orchestration.lake.session import require_lake_session
+from arctic_orchestration.lake.supported_formats import require_supported_format
 
 
 def read(

@@ -32,7 +32,9 @@ from arctic_orchestration.errors import (
     LakeError,
     NotFound,
 )
-from arctic_orchestration.lake.schema import require_supported, require_supported_format
+from arctic_orchestration.lake.metadata_writing import enable_format_3
+from arctic_orchestration.lake.schema import require_supported
+from arctic_orchestration.lake.supported_formats import require_supported_format
 from arctic_orchestration.settings import Settings
 
 #: How long a process waits for another one's commit to the embedded catalog.
@@ -49,6 +51,8 @@ _DOWN = (OSError, DBAPIError, ServiceUnavailableError, ServerError, TooManyReque
 _NOT_ABOUT_THE_CATALOG = (FileNotFoundError, PermissionError)
 
 _T = TypeVar("_T")
+
+enable_format_3()
 
 
 def open_catalog(settings: Settings) -> Catalog:

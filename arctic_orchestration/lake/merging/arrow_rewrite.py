@@ -13,6 +13,7 @@ and pyiceberg; without them Spark's own rows are used, and the reason is reporte
 """
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,8 +33,10 @@ from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.file_sizes import outputs_wanted
 from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.merging.lineage import with_values
 from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes, zstd_level
 from arctic_orchestration.lake.merging.plain_files import PlainFiles
+from arctic_orchestration.lake.row_lineage import Inherited
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +72,8 @@ class Writing:
     """The parameters of the outputs."""
 
     columns: pa.Schema
+    #: what the rows of each input inherit; None: the rows have no lineage
+    lineage: Sequence[Inherited] | None = None
     #: the paths of the leaf columns with statistics, or whether all have them
     statistics: bool | list[str] = True
     rows_per_file: int
@@ -102,6 +107,7 @@ def rewritten(
     count = outputs_wanted(size, target_bytes, files=len(group.files))
     writing = Writing(
         columns=plain.columns,
+        lineage=plain.lineage,
         statistics=plain.statistics,
         rows_per_file=max(1, -(-group.rows // count)),
         row_group_bytes=min(row_group_bytes(table) or _ROW_GROUP_BYTES, _MOST_ROW_GROUP_BYTES),
@@ -140,8 +146,9 @@ def rewrite_files(
     """
     outputs = _Outputs(io, f"{directory}/{name}", writing)
     try:
-        for path in paths:
-            for piece in _pieces(io, path, writing):
+        lineage = itertools.repeat(None) if writing.lineage is None else writing.lineage
+        for path, inherited in zip(paths, lineage, strict=False):
+            for piece in _pieces(io, path, writing, inherited):
                 outputs.add(piece)
         outputs.finish()
     except BaseException:
@@ -198,7 +205,9 @@ def _inability(message: str) -> str | None:
     return None
 
 
-def _pieces(io: FileIO, path: str, writing: Writing) -> Iterator[pa.Table]:
+def _pieces(
+    io: FileIO, path: str, writing: Writing, inherited: Inherited | None
+) -> Iterator[pa.Table]:
     """Yields the rows of a file in pieces of about :data:`_PIECE_BYTES`, in the outputs' schema."""
     most = min(_PIECE_BYTES, writing.row_group_bytes)
     # As a plain path: pyiceberg cuts a URL at a `?` or a `#`.
@@ -213,7 +222,7 @@ def _pieces(io: FileIO, path: str, writing: Writing) -> Iterator[pa.Table]:
         file = pq.ParquetFile(
             stream, metadata=metadata, buffer_size=_BUFFER if large else 0, pre_buffer=not large
         )
-        width = 0.0
+        width, position = 0.0, 0
         for number, group in enumerate(groups):
             if not group.num_rows:
                 continue
@@ -226,6 +235,9 @@ def _pieces(io: FileIO, path: str, writing: Writing) -> Iterator[pa.Table]:
                 batches = file.iter_batches(rows, row_groups=[number], use_threads=False)
                 found = (pa.Table.from_batches([batch]) for batch in batches)
             for one in found:
+                if inherited is not None:
+                    one = with_values(one, inherited, position)
+                    position += len(one)
                 piece = one.select(writing.columns.names).cast(writing.columns)
                 width = max(width, piece.nbytes / len(piece))
                 yield piece

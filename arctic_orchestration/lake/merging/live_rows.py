@@ -33,9 +33,11 @@ from arctic_orchestration.lake.merging.deletes import (
     plain_path,
 )
 from arctic_orchestration.lake.merging.input_files import require_readable
+from arctic_orchestration.lake.merging.lineage import lineage_of
 from arctic_orchestration.lake.merging.sessions import facts_frame
 from arctic_orchestration.lake.merging.strategy import require_current_schema
 from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
+from arctic_orchestration.lake.row_lineage import LAST_UPDATED, ROW_ID, with_lineage
 from arctic_orchestration.lake.row_schema import ordered
 from arctic_orchestration.lake.schema import column_at, path_of, spark_schema
 from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS, file_metadata
@@ -107,13 +109,17 @@ def live_rows(
     if not READS_OLDER_SCHEMAS:
         require_current_schema(table, group)
     positions = deleted_positions(table.io, group.files)
+    lineage = lineage_of(table, group)
+    target = table.schema()
+    if lineage is not None:
+        schema, target = with_lineage(schema), with_lineage(target)
     columns = _by_number(schema)
     rows, urls = _read(session, columns, [file.path for file in group.files])
     many = [chain for chain in chains if chain.rows > _MOST_HASHED]
     sizes = [file.size for file in group.files]
     sorting = bool(many) or (in_order and sizes != sorted(sizes, reverse=True))
     counted = Observation() if chains else None
-    if positions or chains or sorting:
+    if positions or chains or sorting or lineage is not None:
         rows = _with_file_facts(spark, rows, group, urls, positions, chains)
     if positions:
         word = F.get("deleted", F.shiftright("position", 6).cast("int"))
@@ -135,8 +141,10 @@ def live_rows(
         rows = rows.where(~F.col("gone"))
     if sorting:
         rows = rows.sortWithinPartitions("number", "position")
+    if lineage is not None:
+        rows = _with_lineage(rows)
     return LiveRows(
-        rows=_as_the_table_has_it(rows, table.schema(), columns),
+        rows=_as_the_table_has_it(rows, target, columns),
         rows_in=group.rows,
         deleted_by_position=sum(len(found) for found in positions.values()),
         _counted=counted,
@@ -204,6 +212,8 @@ def _with_file_facts(
     facts = {
         "path": pa.array([urls[path] for path in paths], pa.string()),
         "number": pa.array(range(len(paths)), pa.int64()),
+        "first_row_id": pa.array([file.first_row_id for file in group.files], pa.int64()),
+        "sequence_number": pa.array([file.sequence_number for file in group.files], pa.int64()),
         "deleted": pa.array(
             [positions[path].words.view("int64") if path in positions else None for path in paths],
             pa.list_(pa.int64()),
@@ -215,6 +225,17 @@ def _with_file_facts(
     return rows.select(
         "*", metadata.file_path.alias("file"), metadata.row_index.alias("position")
     ).join(F.broadcast(facts_frame(spark, rows, pa.table(facts))), F.col("file") == F.col("path"))
+
+
+def _with_lineage(rows: DataFrame) -> DataFrame:
+    """Completes the columns of the lineage by what the row's file passes on."""
+    row_id, last_updated = (f"c{field.field_id}" for field in (ROW_ID, LAST_UPDATED))
+    return rows.withColumns(
+        {
+            row_id: F.coalesce(row_id, F.col("first_row_id") + F.col("position")),
+            last_updated: F.coalesce(last_updated, "sequence_number"),
+        }
+    )
 
 
 def _joined(

@@ -39,8 +39,9 @@ from arctic_orchestration.lake.merging.row_groups import append_row_groups, read
 from arctic_orchestration.lake.merging.sessions import merging_session
 from arctic_orchestration.lake.merging.strategy import Way, choose_way, why_not_appended
 from arctic_orchestration.lake.partitioning import transformed
-from arctic_orchestration.lake.schema import require_supported, require_supported_format
+from arctic_orchestration.lake.schema import require_supported
 from arctic_orchestration.lake.session import require_lake_session
+from arctic_orchestration.lake.supported_formats import require_supported_format
 
 _FILES_AT_ONCE = 8
 

@@ -13,6 +13,7 @@ from arctic_orchestration.lake.file_metrics import columns_of, described, unread
 from arctic_orchestration.lake.replacing.obsolete_deletes import Added
 from arctic_orchestration.lake.replacing.read_errors import Why, why_unreadable
 from arctic_orchestration.lake.replacing.table_head import Place
+from arctic_orchestration.lake.row_lineage import FIRST_VERSION, lacks_lineage
 
 
 class WrongOutputs(Exception):
@@ -119,6 +120,8 @@ def schema_conflict(table: Table, outputs: Outputs, places: Mapping[str, Place])
         LakeError: the storage did not answer.
     """
     schema = table.schema()
+    if table.format_version >= FIRST_VERSION and any(map(lacks_lineage, outputs.columns)):
+        return "the outputs lack the row ids that format 3 has brought meanwhile"
     for columns in outputs.columns:
         if problem := unreadable(columns, schema):
             return f"the columns were changed: {problem}"
