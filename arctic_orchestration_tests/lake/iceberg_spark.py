@@ -6,6 +6,7 @@ Rows are read by Iceberg, with the columns of their lineage.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake import open_catalog, spark_properties
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
 from arctic_orchestration.lake.manifests import LiveFiles, live_files
@@ -86,8 +89,10 @@ class Lake:
 
     def seen(self, name: str) -> dict[str, Any]:
         """What Iceberg says of the table now."""
-        files = self.spark.sql(f"select content, file_format, count(*) from lake.db.{name}.files "
-                               "group by all order by all").collect()
+        files = self.spark.sql(
+            f"select content, file_format, count(*) from lake.db.{name}.files "
+            "group by all order by all"
+        ).collect()
         metadata = self.table(name).metadata
         return {
             "rows": self.rows(name),
@@ -99,7 +104,8 @@ class Lake:
         """Merges the files of each partition into one; returns how."""
         table = self.table(name)
         replacements, how = [], []
-        for number, group in enumerate(groups(live_files(table), keep)):
+        for group in groups(live_files(table), keep):
+            number = new_id(utc_now())
             directory = table.location_provider().new_data_location(f"compaction-{name}-{number}")
             done = merge(self.spark, table, group, directory, target_bytes=1 << 30)
             how.append(f"{done.way}: {done.because}")
@@ -137,7 +143,9 @@ def appended(lake: Lake) -> dict[str, Any]:
     """Three inserts, merged by Arrow, and merged again together with a fourth one."""
     lake.create("appended")
     for first in (1, 4, 7):
-        lake.sql(f"insert into lake.db.appended select id, string(id) from range({first}, {first + 3})")
+        lake.sql(
+            f"insert into lake.db.appended select id, string(id) from range({first}, {first + 3})"
+        )
     before = lake.seen("appended")
     how = lake.compact("appended")
     after = lake.seen("appended")
@@ -157,7 +165,8 @@ def deleted(lake: Lake) -> dict[str, Any]:
         "insert into lake.db.deleted select id, if(id % 2 = 0, 'even', 'odd') from range(20, 40)",
         "delete from lake.db.deleted where id in (3, 4, 24, 27)",
         "update lake.db.deleted set id = id + 1000 where id in (5, 6, 26)",
-        "merge into lake.db.deleted t using (select id + 7 as id from range(0, 3)) s on t.id = s.id "
+        "merge into lake.db.deleted t using (select id + 7 as id from range(0, 3)) s "
+        "on t.id = s.id "
         "when matched and t.id = 8 then delete when matched then update set id = t.id + 2000 "
         "when not matched then insert (id, part) values (s.id, 'odd')",
     )
@@ -247,6 +256,8 @@ SCENARIOS = (appended, deleted, upgraded, upgraded_and_written, ordered, continu
 
 
 def main() -> None:
+    # The workers of Spark need this environment, too.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     lake = Lake(Path(sys.argv[1]))
     found = {}
     for scenario in SCENARIOS:
