@@ -107,13 +107,14 @@ def live_files(table: Table, snapshot_id: int | None = None) -> LiveFiles:
     for manifest in manifests:
         if manifest.content == ManifestContent.DELETES:
             for entry in read_entries(table.io, manifest):
+                _require_no_key(entry.data_file, name)
                 deletes.add(entry)
-    files = [
-        _live_file(entry, deletes)
-        for manifest in manifests
-        if manifest.content == ManifestContent.DATA
-        for entry in read_entries(table.io, manifest)
-    ]
+    files = []
+    for manifest in manifests:
+        if manifest.content == ManifestContent.DATA:
+            for entry in read_entries(table.io, manifest):
+                _require_no_key(entry.data_file, name)
+                files.append(_live_file(entry, deletes))
     _refuse_twins(files, name)
     return LiveFiles(
         snapshot_id=snapshot.snapshot_id,
@@ -274,6 +275,11 @@ def _live_file(entry: ManifestEntry, deletes: DeleteIndex) -> LiveFile:
         first_row_id=first_row_id_of(file),
         deletes=deletes.of(file.file_path, sequence_number, partition_key(file.spec_id, partition)),
     )
+
+
+def _require_no_key(file: DataFile, table: str) -> None:
+    if file.key_metadata is not None:
+        raise UnsupportedTable(f"{table}: {file.file_path} has key_metadata: it is encrypted")
 
 
 def _refuse_twins(files: list[LiveFile], table: str) -> None:

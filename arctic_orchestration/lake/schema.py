@@ -167,7 +167,7 @@ def _struct_misfits(
                 here,
             )
     for lacking in kind.fields:
-        if lacking.required and lacking.name not in names:
+        if lacking.required and lacking.name not in names and lacking.write_default is None:
             here = prefix + lacking.name
             yield f"column {here}: got nothing, expected {lacking.field_type} (required)"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from time import sleep
 from typing import TypeVar
 
+import pydantic
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
@@ -17,6 +18,7 @@ from pyiceberg.exceptions import (
     ServiceUnavailableError,
     TableAlreadyExistsError,
     TooManyRequestsError,
+    ValidationError,
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
@@ -31,6 +33,7 @@ from arctic_orchestration.errors import (
     ConfigurationError,
     LakeError,
     NotFound,
+    UnsupportedTable,
 )
 from arctic_orchestration.lake.metadata_writing import enable_format_3
 from arctic_orchestration.lake.schema import require_supported
@@ -119,6 +122,7 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
     Errors:
         NotFound: the table does not exist; the message names the existing ones.
         CatalogUnavailable: the catalog did not answer, after several tries.
+        UnsupportedTable: pyiceberg does not know a type or the format version in its metadata.
         LakeError: the catalog has the table, but its metadata cannot be read.
     """
     # pyiceberg rejects a name without namespace as invalid; here it is a missing table.
@@ -129,10 +133,19 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
             pass
         except _NOT_ABOUT_THE_CATALOG as error:
             raise LakeError(f"{identifier}: its metadata cannot be read: {error}") from error
+        except (ValidationError, pydantic.ValidationError) as error:
+            raise UnsupportedTable(f"{identifier}: {_unsupported(error)}") from error
     known = list_tables(catalog)
     shown = ", ".join(known[:_NAMES_SHOWN]) + (", ..." if len(known) > _NAMES_SHOWN else "")
     there_are = f"there are {shown}" if known else "the catalog has no tables"
     raise NotFound(f"table {identifier!r} is not in catalog {catalog.name}; {there_are}")
+
+
+def _unsupported(error: Exception) -> str:
+    """Returns the line of pydantic's report that says what is unknown."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    cause = next((line for line in lines if line.startswith("Value error, ")), lines[0])
+    return cause.removeprefix("Value error, ").partition(" [type=")[0]
 
 
 def list_tables(catalog: Catalog) -> list[str]:

@@ -38,7 +38,7 @@ from arctic_orchestration.lake.merging.sessions import facts_frame
 from arctic_orchestration.lake.merging.strategy import require_current_schema
 from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
 from arctic_orchestration.lake.row_lineage import LAST_UPDATED, ROW_ID, with_lineage
-from arctic_orchestration.lake.row_schema import ordered
+from arctic_orchestration.lake.row_schema import literal_of, ordered
 from arctic_orchestration.lake.schema import column_at, path_of, spark_schema
 from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS, file_metadata
 from arctic_orchestration.lake.table_reader import literal_path
@@ -105,7 +105,8 @@ def live_rows(
     """
     chains = equality_chains(group.files)
     schema = with_dropped(table, {number for chain in chains for number in chain.field_ids})
-    require_readable(table, group, chains)
+    lacking = require_readable(table, group, chains)
+    defaults = frozenset[int]().union(*lacking.values())
     if not READS_OLDER_SCHEMAS:
         require_current_schema(table, group)
     positions = deleted_positions(table.io, group.files)
@@ -119,8 +120,10 @@ def live_rows(
     sizes = [file.size for file in group.files]
     sorting = bool(many) or (in_order and sizes != sorted(sizes, reverse=True))
     counted = Observation() if chains else None
-    if positions or chains or sorting or lineage is not None:
-        rows = _with_file_facts(spark, rows, group, urls, positions, chains)
+    if positions or chains or sorting or defaults or lineage is not None:
+        rows = _with_file_facts(spark, rows, group, urls, positions, chains, lacking)
+    for field_id in defaults:
+        rows = _with_default(rows, table.schema(), field_id)
     if positions:
         word = F.get("deleted", F.shiftright("position", 6).cast("int"))
         bit = F.getbit(word, F.col("position").bitwiseAND(F.lit(63)).cast("int"))
@@ -202,6 +205,7 @@ def _with_file_facts(
     urls: Mapping[str, str],
     positions: Mapping[str, DeletedPositions],
     chains: Sequence[EqualityChain],
+    lacking: Mapping[str, frozenset[int]],
 ) -> DataFrame:
     """Adds the facts about the row's file, and the row's position in it.
 
@@ -221,10 +225,22 @@ def _with_file_facts(
     }
     for number, chain in enumerate(chains):
         facts[f"need_{number}"] = pa.array([chain.need.get(path) for path in paths], pa.int64())
+    for field_id in frozenset[int]().union(*lacking.values()):
+        lacks = [int(field_id in lacking[path]) for path in paths]
+        facts[f"lacks_{field_id}"] = pa.array(lacks, pa.int64())
     metadata = file_metadata(rows)
     return rows.select(
         "*", metadata.file_path.alias("file"), metadata.row_index.alias("position")
     ).join(F.broadcast(facts_frame(spark, rows, pa.table(facts))), F.col("file") == F.col("path"))
+
+
+def _with_default(rows: DataFrame, schema: Schema, field_id: int) -> DataFrame:
+    """Gives the rows of files without a column the column's default value."""
+    field = schema.find_field(field_id)
+    name = f"c{field_id}"
+    default = literal_of(field.field_type, field.initial_default)
+    filled = F.when(F.col(f"lacks_{field_id}") == 1, default).otherwise(F.col(name))
+    return rows.withColumn(name, filled)
 
 
 def _with_lineage(rows: DataFrame) -> DataFrame:

@@ -79,6 +79,9 @@ def checked_outputs(
             raise _named_error(table, path, error, group) from error
     if empty := [one.file.file_path for one in found if not one.file.record_count]:
         raise WrongOutputs(f"{empty[0]} has no rows")
+    has_ids = any(file.first_row_id is not None for file in group.files)
+    if nameless := [one.file.file_path for one in found if has_ids and lacks_lineage(one.columns)]:
+        raise WrongOutputs(f"{nameless[0]} lacks the columns of the row lineage of format 3")
     rows = sum(one.file.record_count for one in found)
     before = sum(place.file.record_count for place in places.values())
     if rows != before - rows_deleted:
