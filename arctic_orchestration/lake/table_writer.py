@@ -87,8 +87,8 @@ def append(
 
     Errors:
         UnsupportedTable: the format, a column's type or a transform is unsupported, rows to replace
-            are in a file with deletes, or rows are to be replaced in a table of format 3. Nothing was
-            written.
+            are in a file with deletes, or rows of a table of format 3 are to be replaced. Nothing
+            was written.
         SchemaMismatch: the rows do not fit the columns. Nothing was committed.
         CommitConflict: columns or partitions were changed meanwhile, or other writers were first
             for too long. Nothing was committed; retrying is safe.
@@ -102,8 +102,8 @@ def append(
     require_supported_spec(table.spec(), table.schema(), name)
     if replacing is not None and table.format_version >= FIRST_VERSION:
         raise UnsupportedTable(
-            f"{name}: rows of a table of format 3 cannot be replaced: the others in their files would "
-            "lose their row ids"
+            f"{name}: rows of a table of format 3 cannot be replaced: the others in their files "
+            "would lose their row ids"
         )
     require_fitting(dataframe.schema, table.schema(), name)
     if once is not None and (earlier := _recorded(table, ONCE, once)):

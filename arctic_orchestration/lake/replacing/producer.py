@@ -67,16 +67,14 @@ class WrittenManifests:
     change: Change
     manifests: tuple[ManifestFile, ...]
     removed: tuple[DataFile, ...]
-    #: the row ids of the rewritten manifests: those of an upgraded table get theirs later
-    row_ids: Mapping[str, int | None]
 
-    def fit(self, change: Change, head: Head) -> bool:
-        """Returns whether they belong to the change, and their entries have the head's row ids."""
-        return (
-            change.removed == self.change.removed
-            and change.numbers == self.change.numbers
-            and head.row_ids(change.touched) == self.row_ids
-        )
+    def fit(self, change: Change) -> bool:
+        """Returns whether they belong to the change.
+
+        Row ids that a rewritten manifest got since are not in them; but its replaced files got
+        theirs at the same time, which is a conflict.
+        """
+        return change.removed == self.change.removed and change.numbers == self.change.numbers
 
 
 class ReplaceFiles(WithRowIds["ReplaceFiles"]):
@@ -108,7 +106,7 @@ class ReplaceFiles(WithRowIds["ReplaceFiles"]):
         self._snapshot_id = snapshot_id
         self._head = head
         self._change = change
-        usable = earlier is not None and earlier.fit(change, head)
+        usable = earlier is not None and earlier.fit(change)
         self.written: WrittenManifests | None = earlier if usable else None
 
     @property
@@ -138,7 +136,6 @@ class ReplaceFiles(WithRowIds["ReplaceFiles"]):
                 change=self._change,
                 manifests=tuple(manifests),
                 removed=tuple(removed),
-                row_ids=self._head.row_ids(self._change.touched),
             )
         # As copies: the list gives them the numbers of this attempt.
         return [*map(own_copy, self.written.manifests), *self._existing_manifests()]

@@ -5,7 +5,7 @@ for the next head: a retried commit reads only what other writers added meanwhil
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -208,14 +208,6 @@ class Head:
         """Yields the delete files in manifests that were written after a sequence number."""
         wanted = [one for one in self.delete_manifests if one.sequence_number > after]
         yield from self.read.deletes(wanted, self.metadata)
-
-    def row_ids(self, paths: Collection[str]) -> dict[str, int | None]:
-        """Returns the row ids of manifests by their paths."""
-        return {
-            one.manifest_path: manifest_first_row_id(one)
-            for one in self.manifests
-            if one.manifest_path in paths
-        }
 
 
 def version_of(manifest: ManifestFile) -> _Version:
