@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
 from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.row_lineage import Inherited
 
 MIB = 1 << 20
 #: Decoded bytes of a row group, and the maximum for a table's property.
@@ -32,6 +33,8 @@ class Writing:
     """The parameters of the outputs."""
 
     columns: pa.Schema
+    #: what the rows of each input inherit; None: the rows have no lineage
+    lineage: Sequence[Inherited] | None = None
     #: the paths of the leaf columns with statistics, or whether all have them
     statistics: bool | list[str] = True
     rows_per_file: int

@@ -1,12 +1,14 @@
 """Which deletes of a snapshot apply to a data file.
 
-The rules are those of Iceberg's specification, format 2:
+The rules are those of Iceberg's specification, formats 2 and 3:
 
 - A position delete applies to data files of its partition that are not younger than it is:
   ``delete.sequence_number >= data.sequence_number``. A delete that names a single data file, by
   equal bounds of its paths or by ``referenced_data_file``, applies to that file only, regardless of
   its partition, as in other readers. Paths are compared by
   :func:`~arctic_orchestration.lake.replacing.path_matching.file_key`.
+- A deletion vector applies to the one file that it references. Position deletes of that file are
+  part of it, and no longer apply.
 - An equality delete applies to data files of its partition that are older than it is:
   ``delete.sequence_number > data.sequence_number``. An equality delete of a spec without partitions
   applies to the data files of every partition.
@@ -18,18 +20,17 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
-from pyiceberg.manifest import DATA_FILE_TYPE, DataFile, DataFileContent, ManifestEntry
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
 
-from arctic_orchestration.errors import LakeError
+from arctic_orchestration.errors import LakeError, UnsupportedTable
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
+from arctic_orchestration.lake.manifest_fields import content_of, is_vector, referenced_of
 from arctic_orchestration.lake.replacing.path_matching import PathBounds, file_key, form_of
 
 #: The id that the specification reserves for the paths in a file of position deletes.
 _DELETED_PATH = 2147483546
-#: Where ``referenced_data_file`` is in a data file that was read with all its fields.
-_REFERENCED_PLACE = len(DATA_FILE_TYPE[2].fields)
 
 
 def partition_key(spec_id: int, partition: tuple[Any, ...]) -> Hashable:
@@ -92,6 +93,7 @@ class DeleteIndex:
         self._all: list[DeleteFile] = []
         #: by the keys of the data files
         self._of_path: dict[str, _Later] = defaultdict(_Later)
+        self._vectors: dict[str, DeleteFile] = {}
         self._of_partition: dict[Hashable, _Later] = defaultdict(_Later)
         self._equal: dict[Hashable, _Later] = defaultdict(_Later)
         self._equal_everywhere = _Later()
@@ -99,7 +101,16 @@ class DeleteIndex:
         self._bounds: dict[str, PathBounds] = {}
 
     def add(self, entry: ManifestEntry) -> None:
+        """Adds a delete file of the snapshot.
+
+        Errors:
+            UnsupportedTable: a deletion vector is incomplete, or another one has its data file.
+            LakeError: it has no sequence number.
+        """
         file = entry.data_file
+        if is_vector(file):
+            self._add_vector(entry)
+            return
         key = partition_key(file.spec_id, values_of(file))
         position = file.content == DataFileContent.POSITION_DELETES
         delete = DeleteFile(
@@ -116,7 +127,7 @@ class DeleteIndex:
             (self._equal_everywhere if everywhere else self._equal[key]).deletes.append(delete)
             return
         bounds = _path_bounds(file)
-        target = cast(str | None, file[_REFERENCED_PLACE])
+        target = referenced_of(file)
         if target is None and bounds is not None and bounds[0] == bounds[1]:
             target = bounds[0].decode()
         if target is not None:
@@ -126,15 +137,46 @@ class DeleteIndex:
             self._bounds[delete.path] = PathBounds.of(*bounds)
         self._of_partition[key].deletes.append(delete)
 
+    def _add_vector(self, entry: ManifestEntry) -> None:
+        file = entry.data_file
+        content, referenced = content_of(file), referenced_of(file)
+        if content is None or referenced is None:
+            raise UnsupportedTable(
+                f"{file.file_path}: a deletion vector without place or data file"
+            )
+        offset, size = content
+        vector = DeleteFile(
+            path=file.file_path,
+            kind=DeleteKind.VECTOR,
+            size=size,
+            rows=file.record_count,
+            sequence_number=sequence_number_of(entry),
+            offset=offset,
+            referenced=referenced,
+        )
+        if self._vectors.setdefault(file_key(referenced), vector) is not vector:
+            raise UnsupportedTable(f"{referenced} has two deletion vectors, expected one")
+        self._all.append(vector)
+
     def of(self, path: str, sequence_number: int, key: Hashable) -> tuple[DeleteFile, ...]:
-        """Returns the deletes that apply to a data file."""
+        """Returns the deletes that apply to a data file.
+
+        Errors:
+            UnsupportedTable: its deletion vector is older than the file.
+        """
         if not self._all:
             return ()
-        parts = []
-        if self._of_path and (found := self._of_path.get(file_key(path))):
-            parts.append(found.since(sequence_number, after=False))
-        if found := self._of_partition.get(key):
-            parts.append(self._within(path, found.since(sequence_number, after=False)))
+        parts: list[tuple[DeleteFile, ...]] = []
+        vector = self._vectors.get(file_key(path)) if self._vectors else None
+        if vector is not None:
+            if vector.sequence_number < sequence_number:
+                raise UnsupportedTable(f"{path} is younger than its deletion vector, {vector.path}")
+            parts.append((vector,))
+        else:
+            if self._of_path and (found := self._of_path.get(file_key(path))):
+                parts.append(found.since(sequence_number, after=False))
+            if found := self._of_partition.get(key):
+                parts.append(self._within(path, found.since(sequence_number, after=False)))
         if found := self._equal.get(key):
             parts.append(found.since(sequence_number, after=True))
         parts.append(self._equal_everywhere.since(sequence_number, after=True))
@@ -150,8 +192,8 @@ class DeleteIndex:
             return ()
         # Files share their tuples; each tuple is examined once.
         tuples = {id(file.deletes): file.deletes for file in files}
-        used = {delete.path for deletes in tuples.values() for delete in deletes}
-        return tuple(delete for delete in self._all if delete.path not in used)
+        used = {delete.key for deletes in tuples.values() for delete in deletes}
+        return tuple(delete for delete in self._all if delete.key not in used)
 
     def _within(self, path: str, deletes: tuple[DeleteFile, ...]) -> tuple[DeleteFile, ...]:
         """Omits deletes whose bounds exclude the file."""

@@ -18,6 +18,8 @@ class DeleteKind(StrEnum):
     POSITION = "position"
     #: by the values of some columns
     EQUALITY = "equality"
+    #: by a bitmap of the positions in one file, in a part of a Puffin file
+    VECTOR = "vector"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +33,14 @@ class DeleteFile:
     sequence_number: int
     #: the ids of the compared columns; of a position delete: none
     equality_ids: tuple[int, ...] = ()
+    #: of a deletion vector: the offset of its ``size`` bytes, and its data file
+    offset: int | None = None
+    referenced: str | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Distinguishes the deletion vectors of one Puffin file."""
+        return self.path, self.offset or 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +58,8 @@ class LiveFile:
     #: ``parquet``, ``orc`` or ``avro``
     file_format: str = "parquet"
     sort_order_id: int | None = None
+    #: format 3: the id of its first row; None: the rows have no ids yet
+    first_row_id: int | None = None
     deletes: tuple[DeleteFile, ...] = ()
 
 
@@ -76,14 +88,14 @@ class FileGroup:
 
     @property
     def delete_files(self) -> tuple[DeleteFile, ...]:
-        """The deletes that apply to any of the files, sorted by path."""
-        found = {delete.path: delete for file in self.files for delete in file.deletes}
-        return tuple(found[path] for path in sorted(found))
+        """The deletes that apply to any of the files, sorted by path and offset."""
+        found = {delete.key: delete for file in self.files for delete in file.deletes}
+        return tuple(found[key] for key in sorted(found))
 
     def to_json(self) -> str:
         """Returns the group as text, without the partition's values."""
         deletes = self.delete_files
-        place = {delete.path: number for number, delete in enumerate(deletes)}
+        place = {delete.key: number for number, delete in enumerate(deletes)}
         return json.dumps(
             {
                 "snapshot_id": self.snapshot_id,
@@ -107,6 +119,8 @@ class FileGroup:
                 rows=one["rows"],
                 sequence_number=one["sequence_number"],
                 equality_ids=tuple(one["equality_ids"]),
+                offset=one.get("offset"),
+                referenced=one.get("referenced"),
             )
             for one in found["deletes"]
         ]
@@ -126,10 +140,12 @@ def _delete_json(delete: DeleteFile) -> dict[str, Any]:
         "rows": delete.rows,
         "sequence_number": delete.sequence_number,
         "equality_ids": list(delete.equality_ids),
+        "offset": delete.offset,
+        "referenced": delete.referenced,
     }
 
 
-def _file_json(file: LiveFile, place: Mapping[str, int]) -> dict[str, Any]:
+def _file_json(file: LiveFile, place: Mapping[tuple[str, int], int]) -> dict[str, Any]:
     return {
         "path": file.path,
         "size": file.size,
@@ -137,7 +153,8 @@ def _file_json(file: LiveFile, place: Mapping[str, int]) -> dict[str, Any]:
         "sequence_number": file.sequence_number,
         "file_format": file.file_format,
         "sort_order_id": file.sort_order_id,
-        "deletes": [place[delete.path] for delete in file.deletes],
+        "first_row_id": file.first_row_id,
+        "deletes": [place[delete.key] for delete in file.deletes],
     }
 
 
@@ -150,5 +167,6 @@ def _file(found: Mapping[str, Any], spec_id: int, deletes: Sequence[DeleteFile])
         spec_id=spec_id,
         file_format=found["file_format"],
         sort_order_id=found["sort_order_id"],
+        first_row_id=found.get("first_row_id"),
         deletes=tuple(deletes[number] for number in found["deletes"]),
     )

@@ -14,13 +14,13 @@ from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import construct_reader, resolve_reader
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
-    DEFAULT_READ_VERSION,
-    MANIFEST_LIST_FILE_SCHEMAS,
     ManifestContent,
     ManifestFile,
     PartitionFieldSummary,
 )
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from arctic_orchestration.lake.manifest_fields import MANIFEST
 
 _HEADER: Reader = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 
@@ -51,7 +51,7 @@ class _ManifestList(AvroFile[ManifestFile]):
 def _reader(avro_schema: str) -> Reader:
     return resolve_reader(
         AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
-        MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION],
+        MANIFEST,
         {-1: ManifestFile, 508: PartitionFieldSummary},
         {517: ManifestContent},
     )

@@ -14,8 +14,6 @@ from pyiceberg.avro.file import AvroFile
 from pyiceberg.exceptions import ResolveError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
-    DATA_FILE_TYPE,
-    MANIFEST_ENTRY_SCHEMAS,
     DataFile,
     DataFileContent,
     FileFormat,
@@ -25,11 +23,9 @@ from pyiceberg.manifest import (
     ManifestFile,
     _inherit_from_manifest,
 )
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
-from pyiceberg.types import NestedField, StringType, StructType
 from pyiceberg.utils.properties import property_as_int
 
 from arctic_orchestration.errors import LakeError, NotFound, UnsupportedTable
@@ -40,18 +36,15 @@ from arctic_orchestration.lake.delete_index import (
     values_of,
 )
 from arctic_orchestration.lake.file_groups import DeleteFile, LiveFile
-from arctic_orchestration.lake.manifest_lists import read_manifest_list
-
-#: pyiceberg reads the field in format 3 only; writers may set it in format 2, too.
-_REFERENCED = NestedField(143, "referenced_data_file", StringType(), required=False)
-_ENTRY = Schema(
-    *(
-        NestedField(2, "data_file", StructType(*DATA_FILE_TYPE[2].fields, _REFERENCED), True)
-        if one.field_id == 2
-        else one
-        for one in MANIFEST_ENTRY_SCHEMAS[2].fields
-    )
+from arctic_orchestration.lake.manifest_fields import (
+    ENTRY,
+    first_row_id_of,
+    manifest_first_row_id,
+    set_first_row_id,
 )
+from arctic_orchestration.lake.manifest_lists import read_manifest_list
+from arctic_orchestration.lake.supported_formats import require_supported_format
+
 #: The exceptions of reading a missing or truncated file.
 _UNREADABLE = (OSError, ValueError, EOFError, ResolveError, zlib.error)
 _TARGET_BYTES = 128 * 1024 * 1024
@@ -100,12 +93,12 @@ def live_files(table: Table, snapshot_id: int | None = None) -> LiveFiles:
 
     Errors:
         NotFound: the table has no such snapshot.
-        UnsupportedTable: the format is newer than 2, or a data file is in the table twice.
+        UnsupportedTable: the format is newer than 3, a file is encrypted, a data file is in the
+            table twice, or its deletion vectors contradict each other.
         LakeError: a manifest cannot be read.
     """
     name = ".".join(table.name())
-    if table.format_version > 2:
-        raise UnsupportedTable(f"{name}: got format version {table.format_version}, expected 1, 2")
+    require_supported_format(table.format_version, name)
     snapshot = _snapshot(table, snapshot_id)
     if snapshot is None:
         return LiveFiles(snapshot_id=None, sequence_number=0, files=[])
@@ -114,13 +107,14 @@ def live_files(table: Table, snapshot_id: int | None = None) -> LiveFiles:
     for manifest in manifests:
         if manifest.content == ManifestContent.DELETES:
             for entry in read_entries(table.io, manifest):
+                _require_no_key(entry.data_file, name)
                 deletes.add(entry)
-    files = [
-        _live_file(entry, deletes)
-        for manifest in manifests
-        if manifest.content == ManifestContent.DATA
-        for entry in read_entries(table.io, manifest)
-    ]
+    files = []
+    for manifest in manifests:
+        if manifest.content == ManifestContent.DATA:
+            for entry in read_entries(table.io, manifest):
+                _require_no_key(entry.data_file, name)
+                files.append(_live_file(entry, deletes))
     _refuse_twins(files, name)
     return LiveFiles(
         snapshot_id=snapshot.snapshot_id,
@@ -178,13 +172,13 @@ def numbers_of(live: LiveFiles, target_bytes: int, small_bytes: int | None = Non
     """Returns the same for known files."""
     small = target_bytes * _SMALL if small_bytes is None else small_bytes
     partitions: dict[Hashable, int] = defaultdict(int)
-    deletes = {delete.path: delete.size for delete in live.idle_deletes}
+    deletes = {delete.key: delete.size for delete in live.idle_deletes}
     applied = 0
     for file in live.files:
         partitions[partition_key(file.spec_id, file.partition)] += file.size
         applied += len(file.deletes)
         for delete in file.deletes:
-            deletes[delete.path] = delete.size
+            deletes[delete.key] = delete.size
     fewest = sum(max(1, math.ceil(size / target_bytes)) for size in partitions.values())
     return TableNumbers(
         files=len(live.files),
@@ -221,15 +215,30 @@ def read_entries(io: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:
     try:
         with AvroFile[ManifestEntry](
             io.new_input(manifest.manifest_path),
-            _ENTRY,
+            ENTRY,
             read_types={-1: ManifestEntry, 2: DataFile},
             read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
         ) as entries:
+            next_row_id = manifest_first_row_id(manifest)
             for entry in entries:
                 if entry.status != ManifestEntryStatus.DELETED:
+                    next_row_id = _inherit_row_id(entry.data_file, next_row_id)
                     yield _inherit_from_manifest(entry, manifest)
     except _UNREADABLE as error:
         raise LakeError(f"manifest {manifest.manifest_path} cannot be read: {error}") from error
+
+
+def _inherit_row_id(file: DataFile, next_row_id: int | None) -> int | None:
+    """Sets the file's row id, if it inherits one; returns that of the next file.
+
+    Without a row id of the manifest, the file has none, whatever its entry says.
+    """
+    if next_row_id is None:
+        set_first_row_id(file, None)
+    elif first_row_id_of(file) is None:
+        set_first_row_id(file, next_row_id)
+        return next_row_id + file.record_count
+    return next_row_id
 
 
 def _snapshot(table: Table, snapshot_id: int | None) -> Snapshot | None:
@@ -263,8 +272,14 @@ def _live_file(entry: ManifestEntry, deletes: DeleteIndex) -> LiveFile:
         partition=partition,
         file_format=file.file_format.value.lower(),
         sort_order_id=file.sort_order_id,
+        first_row_id=first_row_id_of(file),
         deletes=deletes.of(file.file_path, sequence_number, partition_key(file.spec_id, partition)),
     )
+
+
+def _require_no_key(file: DataFile, table: str) -> None:
+    if file.key_metadata is not None:
+        raise UnsupportedTable(f"{table}: {file.file_path} has key_metadata: it is encrypted")
 
 
 def _refuse_twins(files: list[LiveFile], table: str) -> None:

@@ -1,6 +1,9 @@
 """Rows in exactly the columns of a table: with its order, its types and its field ids."""
 
 from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+from typing import Any
 
 import pyiceberg.types as iceberg
 import pyspark.sql.functions as F
@@ -14,7 +17,7 @@ _REQUIRED = "a required column holds a null:"
 
 
 def fitted(dataframe: DataFrame, schema: Schema) -> DataFrame:
-    """Converts rows to the table's columns; missing optional columns are null.
+    """Converts rows to the table's columns; missing ones have their default value, or null.
 
     The rows are known to fit. If a required column contains a null, the job that computes the rows
     fails, and :func:`null_found` identifies it.
@@ -33,6 +36,21 @@ def fitted(dataframe: DataFrame, schema: Schema) -> DataFrame:
     )
 
 
+def literal_of(kind: iceberg.IcebergType, value: Any) -> Column:
+    """Returns a value of a type of Iceberg, such as a default value, as a column.
+
+    Errors:
+        UnsupportedTable: the type has no equivalent in Spark.
+    """
+    (field,) = spark_schema(Schema(iceberg.NestedField(1, "value", kind))).fields
+    if isinstance(value, bytes):
+        return F.unhex(F.lit(value.hex()))
+    if isinstance(value, date | Decimal):
+        # As a text: a time without zone is not to be taken for one of this process's zone.
+        value = str(value)
+    return F.lit(value).cast(field.dataType)
+
+
 def null_found(error: Exception) -> str | None:
     """Returns the path of the required column that made a job fail because of a null."""
     _, found, after = str(error).partition(_REQUIRED)
@@ -41,7 +59,8 @@ def null_found(error: Exception) -> str | None:
 
 def _column(found: spark.StructType, field: iceberg.NestedField) -> Column:
     if field.name not in found.names:
-        return F.lit(None)
+        default = field.write_default
+        return F.lit(None) if default is None else literal_of(field.field_type, default)
     column = column_at((field.name,))
     return ordered(column, found[field.name].dataType, field.field_type)
 

@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from pyspark.sql import Column
 
 from arctic_orchestration.errors import SchemaMismatch, UnsupportedTable
+from arctic_orchestration.lake.supported_formats import require_supported_metadata
 
 #: The key under which Spark stores a column's field id, and writes it to Parquet files.
 FIELD_ID = "parquet.field.id"
@@ -39,21 +40,11 @@ def require_supported_table(table: Table) -> None:
     """Refuses a table that would be damaged, before anything is read or written.
 
     Errors:
-        UnsupportedTable: names the column and its type, or the format version.
+        UnsupportedTable: names the column and its type, or what is unsupported in its metadata.
+        LakeError: the metadata of a table of format 3 cannot be read.
     """
-    name = ".".join(table.name())
-    require_supported_format(table.format_version, name)
-    require_supported(table.schema(), name)
-
-
-def require_supported_format(version: int, table: str) -> None:
-    """Refuses format versions that pyiceberg does not write.
-
-    Errors:
-        UnsupportedTable: the version is newer than 2.
-    """
-    if version > 2:
-        raise UnsupportedTable(f"{table}: got format version {version}, expected 1 or 2")
+    require_supported_metadata(table)
+    require_supported(table.schema(), ".".join(table.name()))
 
 
 def require_supported(schema: Schema, table: str) -> None:
@@ -176,7 +167,7 @@ def _struct_misfits(
                 here,
             )
     for lacking in kind.fields:
-        if lacking.required and lacking.name not in names:
+        if lacking.required and lacking.name not in names and lacking.write_default is None:
             here = prefix + lacking.name
             yield f"column {here}: got nothing, expected {lacking.field_type} (required)"
 

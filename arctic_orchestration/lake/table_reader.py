@@ -14,12 +14,9 @@ from arctic_orchestration.errors import NotFound, UnsupportedTable
 from arctic_orchestration.lake.arrow_rows import arrow_rows
 from arctic_orchestration.lake.file_access import file_access
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
-from arctic_orchestration.lake.schema import (
-    require_supported,
-    require_supported_format,
-    spark_schema,
-)
+from arctic_orchestration.lake.schema import require_supported, spark_schema
 from arctic_orchestration.lake.session import require_lake_session
+from arctic_orchestration.lake.supported_formats import require_supported_format
 
 #: as Spark splits files, where it reads them itself
 _BYTES_A_TASK = 128 * 1024 * 1024
@@ -41,8 +38,8 @@ def read(
 
     Errors:
         NotFound: the table has no such snapshot.
-        UnsupportedTable: Spark cannot represent a column's type, or rows were deleted from files
-            that still exist.
+        UnsupportedTable: Spark cannot represent a column's type, a column has a default value for
+            older files, or rows were deleted from files that still exist.
         ConfigurationError: the Spark session lacks a setting that the lake needs.
     """
     require_lake_session(spark)
@@ -52,11 +49,21 @@ def read(
     schema = table.scan(snapshot_id=snapshot_id).projection()
     require_supported_format(table.format_version, ".".join(table.name()))
     require_supported(schema, ".".join(table.name()))
+    _require_no_defaults(schema, ".".join(table.name()))
     if row_filter is None:
         return rows_of(spark, table, schema, plan(table, AlwaysTrue(), snapshot_id))
     wanted = null_matches_nothing(row_filter)
     tasks = plan(table, wanted, snapshot_id)
     return rows_of(spark, table, schema, tasks).where(filter_column(wanted, schema))
+
+
+def _require_no_defaults(schema: Schema, table: str) -> None:
+    for field in schema._lazy_id_to_field.values():
+        if field.initial_default is not None:
+            raise UnsupportedTable(
+                f"{table}: column {schema.find_column_name(field.field_id)}: its default value for "
+                "older files is not read"
+            )
 
 
 def plan(

@@ -15,24 +15,33 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import ROWS_MUST_MATCH, _StrictMetricsEvaluator
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import FileScanTask, Table, TableProperties
+from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID
+from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.utils.properties import property_as_bool
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.errors import CatalogUnavailable, CommitConflict, CommitUnknown
+from arctic_orchestration.errors import (
+    CatalogUnavailable,
+    CommitConflict,
+    CommitUnknown,
+    UnsupportedTable,
+)
 from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.lake.appending import AppendFiles
 from arctic_orchestration.lake.data_files import remove_directory, write_files
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
 from arctic_orchestration.lake.partitioning import require_supported_spec
 from arctic_orchestration.lake.refs import keeping_retention
+from arctic_orchestration.lake.row_lineage import FIRST_VERSION
 from arctic_orchestration.lake.schema import require_fitting, require_supported_table
 from arctic_orchestration.lake.session import require_lake_session
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction, ancestors
@@ -83,8 +92,9 @@ def append(
             exception ends the append: a run that lost its lease while Spark worked commits nothing.
 
     Errors:
-        UnsupportedTable: the format, a column's type or a transform is unsupported, or rows to
-            replace are in a file with deletes. Nothing was written.
+        UnsupportedTable: the format, a column's type or a transform is unsupported, rows to replace
+            are in a file with deletes, or rows of a table of format 3 are to be replaced. Nothing
+            was written.
         SchemaMismatch: the rows do not fit the columns. Nothing was committed.
         CommitConflict: columns or partitions were changed meanwhile, or other writers were first
             for too long. Nothing was committed; retrying is safe.
@@ -97,6 +107,11 @@ def append(
     name = ".".join(table.name())
     require_supported_table(table)
     require_supported_spec(table.spec(), table.schema(), name)
+    if replacing is not None and table.format_version >= FIRST_VERSION:
+        raise UnsupportedTable(
+            f"{name}: rows of a table of format 3 cannot be replaced: the others in their files "
+            "would lose their row ids"
+        )
     require_fitting(dataframe.schema, table.schema(), name)
     if once is not None and (earlier := _recorded(table, ONCE, once)):
         return _appended(earlier, written=False)
@@ -174,19 +189,7 @@ class _Append:
         self._run_before_commit()
         table = self._table
         transaction = SharedMetadataTransaction(table)
-        update = transaction.update_snapshot(snapshot_properties=self._summary(added))
-        merging = property_as_bool(
-            table.properties,
-            TableProperties.MANIFEST_MERGE_ENABLED,
-            TableProperties.MANIFEST_MERGE_ENABLED_DEFAULT,
-        )
-        producer = (
-            update.overwrite()
-            if removed
-            else update.merge_append()
-            if merging
-            else update.fast_append()
-        )
+        producer = self._producer(transaction, self._summary(added), overwrites=bool(removed))
         for file in removed:
             producer.delete_data_file(file)
         for file in (*added, *kept):
@@ -210,6 +213,22 @@ class _Append:
         finally:
             if refused:
                 producer._clean_all_uncommitted()
+
+    def _producer(
+        self, transaction: Transaction, summary: dict[str, str], *, overwrites: bool
+    ) -> _SnapshotProducer[Any]:
+        if self._table.format_version >= FIRST_VERSION:
+            assert not overwrites
+            return AppendFiles(transaction, summary)
+        update = transaction.update_snapshot(snapshot_properties=summary)
+        merging = property_as_bool(
+            self._table.properties,
+            TableProperties.MANIFEST_MERGE_ENABLED,
+            TableProperties.MANIFEST_MERGE_ENABLED_DEFAULT,
+        )
+        if overwrites:
+            return update.overwrite()
+        return update.merge_append() if merging else update.fast_append()
 
     def _run_before_commit(self) -> None:
         if self._before_commit is None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from time import sleep
 from typing import Any, TypeVar
 
+import pydantic
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
@@ -22,6 +23,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     TooManyRequestsError,
     UnauthorizedError,
+    ValidationError,
 )
 from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -38,9 +40,12 @@ from arctic_orchestration.errors import (
     LakeError,
     NotFound,
     StoreRefused,
+    UnsupportedTable,
 )
-from arctic_orchestration.lake.schema import require_supported, require_supported_format
+from arctic_orchestration.lake.metadata_writing import enable_format_3
+from arctic_orchestration.lake.schema import require_supported
 from arctic_orchestration.lake.store_errors import store_refusal
+from arctic_orchestration.lake.supported_formats import require_supported_format
 from arctic_orchestration.settings import Settings
 
 #: How long a process waits for another one's commit to the embedded catalog.
@@ -72,6 +77,8 @@ REFUSED_COMMIT = (
 _UNAUTHORIZED = (UnauthorizedError, AuthorizationExpiredError, ForbiddenError, OAuthError)
 
 _T = TypeVar("_T")
+
+enable_format_3()
 
 
 def open_catalog(settings: Settings) -> Catalog:
@@ -149,6 +156,7 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
         NotFound: the table does not exist; the message names the existing ones.
         CatalogUnavailable: the catalog did not answer, after several tries.
         StoreRefused: the object store refuses the credentials, so the metadata cannot be read.
+        UnsupportedTable: pyiceberg does not know a type or the format version in its metadata.
         LakeError: the catalog has the table, but its metadata cannot be read.
     """
     # pyiceberg rejects a name without namespace as invalid; here it is a missing table.
@@ -165,10 +173,19 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
             if isinstance(error, CatalogUnavailable):
                 raise
             raise LakeError(f"{identifier}: its metadata cannot be read: {error}") from error
+        except (ValidationError, pydantic.ValidationError) as error:
+            raise UnsupportedTable(f"{identifier}: {_unsupported(error)}") from error
     known = list_tables(catalog)
     shown = ", ".join(known[:_NAMES_SHOWN]) + (", ..." if len(known) > _NAMES_SHOWN else "")
     there_are = f"there are {shown}" if known else "the catalog has no tables"
     raise NotFound(f"table {identifier!r} is not in catalog {catalog.name}; {there_are}")
+
+
+def _unsupported(error: Exception) -> str:
+    """Returns the line of pydantic's report that says what is unknown."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    cause = next((line for line in lines if line.startswith("Value error, ")), lines[0])
+    return cause.removeprefix("Value error, ").partition(" [type=")[0]
 
 
 def list_tables(catalog: Catalog) -> list[str]:

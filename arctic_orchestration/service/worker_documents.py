@@ -159,6 +159,9 @@ class DeleteFileDocument(Document):
     rows: int
     sequence_number: int
     equality_ids: list[int]
+    #: of a deletion vector: where its ``size`` bytes begin in the Puffin file, and its data file
+    offset: int | None
+    referenced: str | None
 
 
 class DataFileDocument(Document):
@@ -170,6 +173,8 @@ class DataFileDocument(Document):
     sequence_number: int
     file_format: str
     sort_order_id: int | None
+    #: format 3: the row id of its first row; null: its rows have none yet
+    first_row_id: int | None
     #: places in the list of delete files
     deletes: list[int]
 

@@ -375,8 +375,8 @@ def test_a_file_that_is_in_the_table_twice_is_refused(table: Table) -> None:
 
 
 def test_a_newer_format_is_refused(table: Table) -> None:
-    table.metadata = table.metadata.model_copy(update={"format_version": 3})
-    with pytest.raises(UnsupportedTable, match="format version 3"):
+    table.metadata = table.metadata.model_copy(update={"format_version": 4})
+    with pytest.raises(UnsupportedTable, match="format version 4"):
         live_files(table)
 
 

@@ -81,9 +81,12 @@ def test_a_file_that_goes_while_it_is_read(
     from arctic_orchestration.lake.merging import live_rows
 
     group = group_of(table)
-    monkeypatch.setattr(
-        live_rows, "require_readable", lambda *_: Path(group.files[1].path).unlink()
-    )
+
+    def remove(*_: object) -> dict[str, frozenset[int]]:
+        Path(group.files[1].path).unlink()
+        return {}
+
+    monkeypatch.setattr(live_rows, "require_readable", remove)
     expected = "lake.refused: merging 2 files failed: .*does not exist"
     refused(spark, table, group, LakeError, expected, Engine.SPARK)
 
@@ -170,8 +173,8 @@ def test_a_type_or_a_format_that_does_not_survive(spark: SparkSession, catalog: 
     table = catalog.create_table("lake.uuids", schema)
     fill(table, [{"key": b"0" * 16}])
     refused(spark, table, group_of(table), UnsupportedTable, "key: type uuid does not survive")
-    table.metadata.__dict__["format_version"] = 3
-    with pytest.raises(UnsupportedTable, match="got format version 3"):
+    table.metadata.__dict__["format_version"] = 4
+    with pytest.raises(UnsupportedTable, match="got format version 4"):
         merged(spark, table, FileGroup(snapshot_id=1, sequence_number=1, spec_id=0, files=()))
 
 

@@ -224,12 +224,12 @@ def test_a_table_may_be_upgraded_between_plan_and_commit(catalog: Catalog) -> No
     assert rows_of(table) == [(0, "JFK"), (1, "JFK"), (2, "JFK"), (9, "JFK")]
 
 
-def test_format_3_is_refused(catalog: Catalog) -> None:
-    """pyiceberg cannot write it; nothing is tried."""
+def test_format_4_is_refused(catalog: Catalog) -> None:
+    """It is unknown; nothing is tried."""
     table = new_table(catalog)
     merged = merge(table, plan_of_two(table))
-    table.metadata = table.metadata.model_copy(update={"format_version": 3})
-    with pytest.raises(UnsupportedTable, match="got format version 3, expected 1 or 2"):
+    table.metadata = table.metadata.model_copy(update={"format_version": 4})
+    with pytest.raises(UnsupportedTable, match="got format version 4, expected 1, 2 or 3"):
         replace_files(table, [merged])
 
 

@@ -9,6 +9,7 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
+from arctic_orchestration.lake.manifest_fields import referenced_of
 from arctic_orchestration.lake.manifests import read_entries
 from arctic_orchestration.lake.replacing.replace import replace_files
 from arctic_orchestration_tests.lake.delete_writer import (
@@ -188,7 +189,10 @@ def test_deletes_that_stay_in_a_manifest_keep_all_that_they_had(
     )
     replace_files(table, [merge(table, plan(table, files[:3]))])
     left = {
-        entry.data_file.file_path: (entry.data_file[16], entry.data_file.equality_ids)
+        entry.data_file.file_path: (
+            referenced_of(entry.data_file),
+            entry.data_file.equality_ids,
+        )
         for manifest in table.current_snapshot().manifests(table.io)  # type: ignore[union-attr]
         if manifest.content == ManifestContent.DELETES
         for entry in read_entries(table.io, manifest)

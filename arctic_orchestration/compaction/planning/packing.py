@@ -83,7 +83,7 @@ class _Bin:
         self.files: list[LiveFile] = []
         self.data = 0
         self._deletes = 0
-        self._paths: set[str] = set()
+        self._keys: set[tuple[str, int]] = set()
         # Files of one commit often share the very same tuple of deletes, thousands of them.
         self._seen: set[int] = set()
 
@@ -102,13 +102,13 @@ class _Bin:
         self.files.append(file)
         if file.deletes:
             self._seen.add(id(file.deletes))
-            self._paths.update(delete.path for delete in file.deletes)
+            self._keys.update(delete.key for delete in file.deletes)
 
     def _added(self, file: LiveFile) -> int:
         """Returns the size of the file's deletes that the bin does not contain yet."""
         if not file.deletes or id(file.deletes) in self._seen:
             return 0
-        return sum(delete.size for delete in file.deletes if delete.path not in self._paths)
+        return sum(delete.size for delete in file.deletes if delete.key not in self._keys)
 
 
 def _most_data(deletes: int, limits: Limits) -> int:

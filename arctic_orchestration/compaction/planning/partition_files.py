@@ -81,8 +81,8 @@ class PartitionFiles:
 
 
 def distinct_deletes(files: Sequence[LiveFile]) -> tuple[DeleteFile, ...]:
-    """Returns the delete files that apply to any of the files, sorted by path."""
+    """Returns the delete files that apply to any of the files, sorted by path and offset."""
     # Files of one commit often share the very same tuple of deletes, thousands of them.
     tuples = {id(file.deletes): file.deletes for file in files if file.deletes}
-    found = {delete.path: delete for deletes in tuples.values() for delete in deletes}
-    return tuple(found[path] for path in sorted(found))
+    found = {delete.key: delete for deletes in tuples.values() for delete in deletes}
+    return tuple(found[key] for key in sorted(found))

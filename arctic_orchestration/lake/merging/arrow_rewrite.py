@@ -12,6 +12,7 @@ the safe side, unless rows become far wider within a row group. They also need t
 and pyiceberg; without them Spark's own rows are used, and the reason is reported.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,7 +32,9 @@ from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.file_sizes import outputs_wanted
+from arctic_orchestration.lake.merging.lineage import with_values
 from arctic_orchestration.lake.merging.plain_files import PlainFiles, writing_of
+from arctic_orchestration.lake.row_lineage import Inherited
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,6 +81,7 @@ def rewritten(
     writing = replace(
         writing_of(table, max(1, -(-group.rows // count))),
         columns=plain.columns,
+        lineage=plain.lineage,
         statistics=plain.statistics,
     )
     paths = [file.path for file in group.files]
@@ -114,8 +118,9 @@ def rewrite_files(
     outputs = OutputFiles(io, f"{directory}/{name}", writing)
     most = min(PIECE_BYTES, writing.row_group_bytes)
     try:
-        for path in paths:
-            for piece in pieces(io, path, most, lambda one: _fitted(one, writing.columns)):
+        lineage = itertools.repeat(None) if writing.lineage is None else writing.lineage
+        for path, inherited in zip(paths, lineage, strict=False):
+            for piece in pieces(io, path, most, _fitting(writing.columns, inherited)):
                 outputs.add(piece)
         outputs.finish()
     except BaseException:
@@ -127,8 +132,18 @@ def rewrite_files(
     return outputs.paths
 
 
-def _fitted(piece: pa.Table, columns: pa.Schema) -> pa.Table:
-    return piece.select(columns.names).cast(columns)
+def _fitting(columns: pa.Schema, inherited: Inherited | None) -> Callable[[pa.Table], pa.Table]:
+    """Returns what brings the pieces of one file, in their order, into the outputs' schema."""
+    position = 0
+
+    def fitted(piece: pa.Table) -> pa.Table:
+        nonlocal position
+        if inherited is not None:
+            piece = with_values(piece, inherited, position)
+            position += len(piece)
+        return piece.select(columns.names).cast(columns)
+
+    return fitted
 
 
 def _run(spark: "SparkSession", work: "_Work") -> list[str] | str:

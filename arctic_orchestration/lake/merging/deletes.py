@@ -26,6 +26,7 @@ from pyiceberg.io import FileIO
 
 from arctic_orchestration.errors import LakeError, UnsupportedFile
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
+from arctic_orchestration.lake.merging.deletion_vectors import vector_positions
 from arctic_orchestration.lake.replacing.path_matching import file_key
 
 #: The field ids that the specification reserves for the columns of position deletes.
@@ -72,16 +73,18 @@ def deleted_positions(io: FileIO, files: Sequence[LiveFile]) -> dict[str, Delete
     readers do.
 
     Errors:
-        UnsupportedFile: a delete file is not Parquet, or contains the path of one of the files in
-            another form than the table.
+        UnsupportedFile: a delete file is neither Parquet nor a deletion vector, or contains the
+            path of one of the files in another form than the table.
         LakeError: a delete file is missing, broken or not one of position deletes.
     """
     reached: dict[DeleteFile, list[LiveFile]] = defaultdict(list)
+    found: dict[str, DeletedPositions] = {}
     for file in files:
         for delete in file.deletes:
             if delete.kind == DeleteKind.POSITION:
                 reached[delete].append(file)
-    found: dict[str, DeletedPositions] = {}
+            elif delete.kind == DeleteKind.VECTOR:
+                found[file.path] = _of_vector(io, delete, file)
     for delete, targets in reached.items():
         rows = 0
         named = {file.path: file for file in targets}
@@ -104,6 +107,18 @@ def deleted_positions(io: FileIO, files: Sequence[LiveFile]) -> dict[str, Delete
                 found[target.path].add(inside)
         if rows != delete.rows:
             raise LakeError(f"{delete.path} has {rows} deletes, the table knows of {delete.rows}")
+    return found
+
+
+def _of_vector(io: FileIO, delete: DeleteFile, file: LiveFile) -> DeletedPositions:
+    if delete.referenced != file.path:
+        raise UnsupportedFile(
+            f"{delete.path} deletes rows of {delete.referenced}, expected {file.path}, as the "
+            "table has it: Iceberg's own readers do not take this for one file"
+        )
+    positions = vector_positions(io, plain_path(delete.path), delete)
+    found = DeletedPositions.none_of(file.rows)
+    found.add(positions[positions < file.rows])
     return found
 
 

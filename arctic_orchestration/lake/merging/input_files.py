@@ -4,11 +4,12 @@ Where a column has no field id, Spark and other readers silently return nulls. A
 these nulls.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import NestedField
 
 from arctic_orchestration.errors import LakeError, UnsupportedFile
 from arctic_orchestration.lake.file_groups import FileGroup
@@ -16,12 +17,16 @@ from arctic_orchestration.lake.merging.deletes import EqualityChain, plain_path
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
 
 
-def require_readable(table: Table, group: FileGroup, chains: Sequence[EqualityChain]) -> None:
+def require_readable(
+    table: Table, group: FileGroup, chains: Sequence[EqualityChain]
+) -> Mapping[str, frozenset[int]]:
     """Reads the footers of the group's files and of its equality deletes.
 
+    Returns the columns with a default value that each data file lacks, by its path.
+
     Errors:
-        UnsupportedFile: a file is not Parquet, is encrypted, lacks field ids, or omits a column
-            because it is a partition's value.
+        UnsupportedFile: a file is not Parquet, is encrypted, lacks field ids, omits a column
+            because it is a partition's value, or lacks a field with a default value in a struct.
         LakeError: a file is missing, is listed twice, or has another number of rows than the table
             records.
     """
@@ -37,6 +42,11 @@ def require_readable(table: Table, group: FileGroup, chains: Sequence[EqualityCh
         for field in table.specs()[group.spec_id].fields
         if isinstance(field.transform, IdentityTransform)
     }
+    defaults = {
+        field_id for field_id, field in _fields_by_id(table) if field.initial_default is not None
+    }
+    columns = {field.field_id for field in table.schema().fields}
+    lacking = {}
     for file, footer in zip(group.files, _footers(table, paths), strict=True):
         ids = _field_ids(footer, name)
         if missing := implied - ids:
@@ -44,12 +54,23 @@ def require_readable(table: Table, group: FileGroup, chains: Sequence[EqualityCh
                 f"{name}: {file.path} leaves out field {min(missing)}, whose value is the "
                 "partition's"
             )
+        if inside := defaults - columns - ids:
+            raise UnsupportedFile(
+                f"{name}: {file.path} lacks field {min(inside)}, and default values inside of "
+                "columns are not supported"
+            )
+        lacking[file.path] = frozenset(defaults - ids)
         _require_rows(footer, file.rows, name)
     deletes = {delete.path: (delete, chain) for chain in chains for delete in chain.deletes}
     for footer, (delete, chain) in zip(_footers(table, deletes), deletes.values(), strict=True):
         if missing := set(chain.field_ids) - _field_ids(footer, name):
             raise LakeError(f"{name}: {delete.path} lacks field {min(missing)}, which it compares")
         _require_rows(footer, delete.rows, name)
+    return lacking
+
+
+def _fields_by_id(table: Table) -> Iterable[tuple[int, NestedField]]:
+    return table.schema()._lazy_id_to_field.items()
 
 
 def _footers(table: Table, paths: Collection[str]) -> list[Footer]:

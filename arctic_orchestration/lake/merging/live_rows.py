@@ -36,10 +36,12 @@ from arctic_orchestration.lake.merging.deletes import (
     plain_path,
 )
 from arctic_orchestration.lake.merging.input_files import require_readable
+from arctic_orchestration.lake.merging.lineage import lineage_of
 from arctic_orchestration.lake.merging.sessions import facts_frame
 from arctic_orchestration.lake.merging.strategy import require_current_schema
 from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
-from arctic_orchestration.lake.row_schema import ordered
+from arctic_orchestration.lake.row_lineage import LAST_UPDATED, ROW_ID, with_lineage
+from arctic_orchestration.lake.row_schema import literal_of, ordered
 from arctic_orchestration.lake.schema import column_at, path_of, spark_schema
 from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS, file_metadata
 from arctic_orchestration.lake.table_reader import literal_path
@@ -106,8 +108,13 @@ def live_rows(
     """
     chains = equality_chains(group.files)
     schema = with_dropped(table, {number for chain in chains for number in chain.field_ids})
-    require_readable(table, group, chains)
+    lacking = require_readable(table, group, chains)
+    defaults = frozenset[int]().union(*lacking.values())
     positions = deleted_positions(table.io, group.files)
+    lineage = lineage_of(table, group)
+    target = table.schema()
+    if lineage is not None:
+        schema, target = with_lineage(schema), with_lineage(target)
     columns = _by_number(schema)
     deletes = [delete.path for chain in chains for delete in chain.deletes]
     access = file_access(spark, table.io, [*(file.path for file in group.files), *deletes])
@@ -119,8 +126,10 @@ def live_rows(
     by_size = access.by_spark and in_order and sizes != sorted(sizes, reverse=True)
     sorting = bool(many) or by_size
     counted = Observation() if chains else None
-    if positions or chains or sorting:
-        rows = _with_file_facts(spark, rows, group, urls, positions, chains)
+    if positions or chains or sorting or defaults or lineage is not None:
+        rows = _with_file_facts(spark, rows, group, urls, positions, chains, lacking)
+    for field_id in defaults:
+        rows = _with_default(rows, table.schema(), field_id)
     if positions:
         word = F.get("deleted", F.shiftright(POSITION, 6).cast("int"))
         bit = F.getbit(word, F.col(POSITION).bitwiseAND(F.lit(63)).cast("int"))
@@ -141,8 +150,10 @@ def live_rows(
         rows = rows.where(~F.col("gone"))
     if sorting:
         rows = rows.sortWithinPartitions("number", POSITION)
+    if lineage is not None:
+        rows = _with_lineage(rows)
     return LiveRows(
-        rows=_as_the_table_has_it(rows, table.schema(), columns),
+        rows=_as_the_table_has_it(rows, target, columns),
         rows_in=group.rows,
         deleted_by_position=sum(len(found) for found in positions.values()),
         _counted=counted,
@@ -204,6 +215,7 @@ def _with_file_facts(
     urls: Mapping[str, str],
     positions: Mapping[str, DeletedPositions],
     chains: Sequence[EqualityChain],
+    lacking: Mapping[str, frozenset[int]],
 ) -> DataFrame:
     """Adds the facts about the row's file, and the row's position in it.
 
@@ -214,6 +226,8 @@ def _with_file_facts(
     facts = {
         "path": pa.array([urls[path] for path in paths], pa.string()),
         "number": pa.array(range(len(paths)), pa.int64()),
+        "first_row_id": pa.array([file.first_row_id for file in group.files], pa.int64()),
+        "sequence_number": pa.array([file.sequence_number for file in group.files], pa.int64()),
         "deleted": pa.array(
             [positions[path].words.view("int64") if path in positions else None for path in paths],
             pa.list_(pa.int64()),
@@ -221,6 +235,9 @@ def _with_file_facts(
     }
     for number, chain in enumerate(chains):
         facts[f"need_{number}"] = pa.array([chain.need.get(path) for path in paths], pa.int64())
+    for field_id in frozenset[int]().union(*lacking.values()):
+        lacks = [int(field_id in lacking[path]) for path in paths]
+        facts[f"lacks_{field_id}"] = pa.array(lacks, pa.int64())
     placed = rows
     if FILE not in rows.columns:
         metadata = file_metadata(rows)
@@ -228,6 +245,26 @@ def _with_file_facts(
         placed = rows.select("*", *places)
     found = F.broadcast(facts_frame(spark, rows, pa.table(facts)))
     return placed.join(found, F.col(FILE) == F.col("path"))
+
+
+def _with_default(rows: DataFrame, schema: Schema, field_id: int) -> DataFrame:
+    """Gives the rows of files without a column the column's default value."""
+    field = schema.find_field(field_id)
+    name = f"c{field_id}"
+    default = literal_of(field.field_type, field.initial_default)
+    filled = F.when(F.col(f"lacks_{field_id}") == 1, default).otherwise(F.col(name))
+    return rows.withColumn(name, filled)
+
+
+def _with_lineage(rows: DataFrame) -> DataFrame:
+    """Completes the columns of the lineage by what the row's file passes on."""
+    row_id, last_updated = (f"c{field.field_id}" for field in (ROW_ID, LAST_UPDATED))
+    return rows.withColumns(
+        {
+            row_id: F.coalesce(row_id, F.col("first_row_id") + F.col(POSITION)),
+            last_updated: F.coalesce(last_updated, "sequence_number"),
+        }
+    )
 
 
 def _joined(

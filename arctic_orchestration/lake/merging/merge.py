@@ -41,8 +41,10 @@ from arctic_orchestration.lake.merging.row_groups import append_row_groups, read
 from arctic_orchestration.lake.merging.sessions import merging_session
 from arctic_orchestration.lake.merging.strategy import Way, choose_way, why_not_appended
 from arctic_orchestration.lake.partitioning import transformed
-from arctic_orchestration.lake.schema import require_supported, require_supported_format
+from arctic_orchestration.lake.row_lineage import FIRST_VERSION, with_lineage
+from arctic_orchestration.lake.schema import require_supported
 from arctic_orchestration.lake.session import require_lake_session
+from arctic_orchestration.lake.supported_formats import require_supported_format
 
 _FILES_AT_ONCE = 8
 
@@ -232,7 +234,10 @@ def _written(
     """Writes the rows; returns the paths of the files, which have all field ids."""
     access = file_access(spark, table.io, [directory])
     if not access.by_spark:
-        writing = writing_of(table, rows_per_file)
+        schema = table.schema()
+        if table.format_version >= FIRST_VERSION:
+            schema = with_lineage(schema)
+        writing = writing_of(table, rows_per_file, schema=schema)
         paths = write_arrow_rows(rows, table.io, directory, writing)
         _remove_others(table, directory, paths)
         return paths

@@ -25,10 +25,12 @@ from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.file_metrics import is_bounded
 from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.merging.lineage import lineage_of, with_own_lineage
 from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes, zstd_level
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
 from arctic_orchestration.lake.merging.strategy import misfits
 from arctic_orchestration.lake.parquet_footers import counts_days_as_julian
+from arctic_orchestration.lake.row_lineage import LINEAGE, Inherited, with_lineage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,9 @@ class PlainFiles:
     #: the table's columns with their ids; only the keys of maps are required, since files of other
     #: writers need not satisfy the table's requirements
     columns: pa.Schema
+    #: format 3: what the rows of each file inherit, in the order of the group; the columns of the
+    #: lineage are then the last ones
+    lineage: tuple[Inherited, ...] | None
     #: the paths of the leaf columns with statistics, or whether all have them
     statistics: bool | list[str]
 
@@ -62,11 +67,20 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
     hindrance = next(_hindrances(footers, group, table.schema(), columns), None)
     if hindrance is not None:
         return hindrance
-    return PlainFiles(columns=columns, statistics=_with_statistics(footers))
+    lineage = lineage_of(table, group)
+    statistics = _with_statistics(footers)
+    if lineage is not None:
+        columns = _columns(with_lineage(table.schema()))
+        if not isinstance(statistics, bool):
+            statistics += [field.name for field in LINEAGE if field.name not in statistics]
+    return PlainFiles(columns=columns, lineage=lineage, statistics=statistics)
 
 
-def writing_of(table: Table, rows_per_file: int) -> Writing:
+def writing_of(table: Table, rows_per_file: int, *, schema: Schema | None = None) -> Writing:
     """Returns how Arrow writes rows of Spark into files of the table.
+
+    Args:
+        schema: of the rows; None: that of the table.
 
     Float columns get no statistics: Arrow's bounds do not cover NaN, and readers would skip a file
     for rows that it contains.
@@ -74,12 +88,13 @@ def writing_of(table: Table, rows_per_file: int) -> Writing:
     Errors:
         InvalidInput: a property of the table is invalid.
     """
-    columns = _columns(table.schema())
-    leaves = parquet_path_to_id_mapping(table.schema())
+    schema = schema or table.schema()
+    columns = _columns(schema)
+    leaves = parquet_path_to_id_mapping(schema)
     floats = {
         path
         for path, field_id in leaves.items()
-        if isinstance(table.schema().find_type(field_id), FloatType | DoubleType)
+        if isinstance(schema.find_type(field_id), FloatType | DoubleType)
     }
     return Writing(
         columns=columns,
@@ -122,7 +137,7 @@ def _hindrances(
         (footer.schema, footer.key_values.get(b"ARROW:schema")): footer for footer in footers
     }
     for footer in schemas.values():
-        for problem in misfits(footer, schema):
+        for problem in misfits(footer, with_own_lineage(footer, schema)):
             yield f"{footer.path} has not the table's schema: {problem}"
         found = footer.metadata.schema.to_arrow_schema()
         for field in columns:

@@ -16,8 +16,10 @@ from pyiceberg.table import Table
 
 from arctic_orchestration.errors import LakeError, UnsupportedFile
 from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.merging.lineage import why_lineage_is_lost, with_own_lineage
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
 from arctic_orchestration.lake.parquet_footers import counts_days_as_julian, with_ids
+from arctic_orchestration.lake.row_lineage import FIRST_VERSION, with_lineage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,8 +49,8 @@ def choose_way(spark: "SparkSession | None", table: Table, group: FileGroup) -> 
 
     Appending requires at least two Parquet files, of one physical schema that matches the table's
     current one by names, ids and types, without deleted rows, of a table without a sort order,
-    compressed, with row groups of :data:`SMALLEST_ROW_GROUP` bytes on average. The footers are read
-    only if the rest allows it, in parallel.
+    compressed, with row groups of :data:`SMALLEST_ROW_GROUP` bytes on average; in format 3, with
+    the row lineage as columns. The footers are read only if the rest allows it, in parallel.
 
     Args:
         spark: the session that will run it; None considers the files alone.
@@ -92,7 +94,12 @@ def _copyable(
         footers = read_footers(table.io, (file.path for file in group.files))
     except FooterUnreadable as error:
         return str(error)
-    return next(_hindrances(footers, table.schema()), None) or footers
+    schema = table.schema()
+    if table.format_version >= FIRST_VERSION:
+        if lost := why_lineage_is_lost(footers):
+            return lost
+        schema = with_lineage(schema)
+    return next(_hindrances(footers, schema), None) or footers
 
 
 def _known_hindrance(spark: "SparkSession | None", table: Table, group: FileGroup) -> str | None:
@@ -156,7 +163,7 @@ def require_current_schema(table: Table, group: FileGroup) -> None:
         LakeError: a file cannot be read.
     """
     for footer in read_footers(table.io, (file.path for file in group.files)):
-        problem = next(misfits(footer, table.schema()), None)
+        problem = next(misfits(footer, with_own_lineage(footer, table.schema())), None)
         if problem is not None:
             raise UnsupportedFile(
                 f"{'.'.join(table.name())}: {footer.path} was written with an earlier schema "

@@ -5,6 +5,9 @@ The outputs of a merge keep the data sequence number of the planned snapshot. So
 - Appends are no conflict, nor are later equality deletes: they apply to the outputs.
 - A position delete names a file and would no longer find it. A later one that names an input, in
   any form, is a conflict.
+- A deletion vector is a position delete in this sense.
+- A row id of an input is kept by the outputs. The rows of an upgraded table get theirs with the
+  next commit; if that came after the merge, the outputs lack them.
 - A missing input is a conflict: its rows were deleted, or another merge replaced it.
 
 The sequence number shows what came later as long as the planned snapshot is an ancestor of the
@@ -36,6 +39,11 @@ def conflict(group: FileGroup, head: Head, reach: Reach) -> str | None:
         planned = (file.sequence_number, file.rows, group.spec_id)
         if (place.sequence_number, place.file.record_count, place.file.spec_id) != planned:
             return f"{file.path} was removed and added again"
+        if place.first_row_id != file.first_row_id:
+            return (
+                f"the first row of {file.path} has the id {place.first_row_id}, "
+                f"and had {file.first_row_id} when it was merged"
+            )
     return _deletes_conflict(group, _Inputs.of(places), head, reach)
 
 
@@ -61,16 +69,21 @@ def _deletes_conflict(group: FileGroup, inputs: _Inputs, head: Head, reach: Reac
                 for path in _named(delete, inputs, reach):
                     return f"rows of {path} were deleted later, by {delete.path}"
         return None
-    planned = {file.path: {one.path for one in file.deletes} for file in group.files}
+    planned = {file.path: {one.key for one in file.deletes} for file in group.files}
     there = set()
-    for delete in head.deletes():
-        there.add(delete.path)
+    live = list(head.deletes())
+    vectors = {reach.only(delete.file) for delete in live if delete.is_vector}
+    for delete in live:
+        there.add(delete.key)
         for path in _applying(delete, group, inputs, reach):
-            if delete.path not in planned[path]:
+            if delete.is_position and not delete.is_vector and file_key(path) in vectors:
+                # The vector has replaced it.
+                continue
+            if delete.key not in planned[path]:
                 return f"{delete.path} deletes rows of {path} and was not planned with"
     for path, deletes in planned.items():
         if lacking := deletes - there:
-            return f"{min(lacking)}, which deletes rows of {path}, is no longer in the table"
+            return f"{min(lacking)[0]}, which deletes rows of {path}, is no longer in the table"
     return None
 
 

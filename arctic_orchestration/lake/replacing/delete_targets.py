@@ -11,7 +11,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.delete_index import partition_key
-from arctic_orchestration.lake.replacing.manifest_writing import REFERENCED_PLACE
+from arctic_orchestration.lake.manifest_fields import EntryKey, is_vector, key_of, referenced_of
 from arctic_orchestration.lake.replacing.path_matching import PathBounds, file_key
 from arctic_orchestration.lake.replacing.read_errors import Why, why_unreadable
 
@@ -35,7 +35,16 @@ class LiveDelete:
         return self.file.file_path
 
     @property
+    def key(self) -> EntryKey:
+        return key_of(self.file)
+
+    @property
+    def is_vector(self) -> bool:
+        return is_vector(self.file)
+
+    @property
     def is_position(self) -> bool:
+        """Whether it deletes rows by their positions, in a file of its own or as a vector."""
         return self.file.content == DataFileContent.POSITION_DELETES
 
     def may_delete_by_value(self, partition: Hashable, sequence_number: int) -> bool:
@@ -122,8 +131,8 @@ class Reach:
 
 def _only_path(file: DataFile) -> str | None:
     """Returns the one data file of the deletes, if the manifest says that there is one."""
-    if referenced := file[REFERENCED_PLACE]:
-        return str(referenced)
+    if referenced := referenced_of(file):
+        return referenced
     lower, upper = _bounds(file)
     return lower.decode() if lower is not None and lower == upper else None
 

@@ -5,9 +5,8 @@ for ``equality_ids`` where Java's reader requires ints, and compresses entries o
 """
 
 from pyiceberg.avro.file import AvroOutputFile
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.manifest import (
-    DATA_FILE_TYPE,
     ManifestContent,
     ManifestEntry,
     ManifestWriter,
@@ -17,17 +16,20 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StringType, StructType
 
+from arctic_orchestration.lake.manifest_fields import complete
+
 _ENTRIES_A_BLOCK = 500
-_DATA_FILE, _EQUALITY_IDS = 2, 135
+_DATA_FILE, _EQUALITY_IDS, _REFERENCED_ID = 2, 135, 143
 _INTS = NestedField(
     _EQUALITY_IDS,
     "equality_ids",
     ListType(136, IntegerType(), element_required=True),
     required=False,
 )
-_REFERENCED = NestedField(143, "referenced_data_file", StringType(), required=False)
+_REFERENCED = NestedField(_REFERENCED_ID, "referenced_data_file", StringType(), required=False)
 
 
 def _complete(schema: Schema) -> Schema:
@@ -39,14 +41,12 @@ def _complete(schema: Schema) -> Schema:
             inside = [
                 _INTS if one.field_id == _EQUALITY_IDS else one for one in field.field_type.fields
             ]
-            kind = StructType(*inside, _REFERENCED)
+            if all(one.field_id != _REFERENCED_ID for one in inside):
+                inside.append(_REFERENCED)
+            kind = StructType(*inside)
             field = NestedField(_DATA_FILE, "data_file", kind, required=True)
         fields.append(field)
     return Schema(*fields)
-
-
-#: Where ``referenced_data_file`` is in a data file that was read with all its fields.
-REFERENCED_PLACE = len(DATA_FILE_TYPE[2].fields)
 
 
 def schema_of(metadata: TableMetadata, spec: PartitionSpec) -> Schema | None:
@@ -74,7 +74,7 @@ def manifest_writer(
     if metadata.format_version == 1:
         return write_manifest(1, spec, schema, output, snapshot_id, codec)  # type: ignore[arg-type]
     kind = _DeletesWriter if content == ManifestContent.DELETES else _DataWriter
-    return kind(spec, schema, output, snapshot_id, codec)  # type: ignore[arg-type]
+    return kind(spec, schema, output, snapshot_id, codec, metadata.format_version)
 
 
 class _Blocks(AvroOutputFile[ManifestEntry]):
@@ -101,19 +101,34 @@ class _Blocks(AvroOutputFile[ManifestEntry]):
 
 
 class _DataWriter(ManifestWriterV2):
+    def __init__(
+        self,
+        spec: PartitionSpec,
+        schema: Schema,
+        output: OutputFile,
+        snapshot_id: int,
+        codec: str,
+        version: TableVersion,
+    ) -> None:
+        super().__init__(spec, schema, output, snapshot_id, codec)  # type: ignore[arg-type]
+        self._version = version
+
+    @property
+    def version(self) -> TableVersion:
+        return self._version
+
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         return _Blocks(
             output_file=self._output_file,
-            file_schema=_complete(self._with_partition(2)),
-            record_schema=_complete(self._with_partition(2)),
+            file_schema=_complete(self._with_partition(self.version)),
+            # Entries have all fields of format 3, in the order of their description.
+            record_schema=_complete(self._with_partition(3)),
             schema_name="manifest_entry",
             metadata=self._meta,
         )
 
     def add_entry(self, entry: ManifestEntry) -> ManifestWriter:
-        values = entry.data_file._data
-        # The last field is missing in pyiceberg's description.
-        values.extend([None] * (REFERENCED_PLACE + 1 - len(values)))
+        complete(entry.data_file)
         return super().add_entry(entry)
 
 

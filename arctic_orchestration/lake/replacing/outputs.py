@@ -13,6 +13,7 @@ from arctic_orchestration.lake.file_metrics import columns_of, described, unread
 from arctic_orchestration.lake.replacing.obsolete_deletes import Added
 from arctic_orchestration.lake.replacing.read_errors import Why, why_unreadable
 from arctic_orchestration.lake.replacing.table_head import Place
+from arctic_orchestration.lake.row_lineage import FIRST_VERSION, lacks_lineage
 
 
 class WrongOutputs(Exception):
@@ -78,6 +79,9 @@ def checked_outputs(
             raise _named_error(table, path, error, group) from error
     if empty := [one.file.file_path for one in found if not one.file.record_count]:
         raise WrongOutputs(f"{empty[0]} has no rows")
+    has_ids = any(file.first_row_id is not None for file in group.files)
+    if nameless := [one.file.file_path for one in found if has_ids and lacks_lineage(one.columns)]:
+        raise WrongOutputs(f"{nameless[0]} lacks the columns of the row lineage of format 3")
     rows = sum(one.file.record_count for one in found)
     before = sum(place.file.record_count for place in places.values())
     if rows != before - rows_deleted:
@@ -119,6 +123,8 @@ def schema_conflict(table: Table, outputs: Outputs, places: Mapping[str, Place])
         LakeError: the storage did not answer.
     """
     schema = table.schema()
+    if table.format_version >= FIRST_VERSION and any(map(lacks_lineage, outputs.columns)):
+        return "the outputs lack the row ids that format 3 has brought meanwhile"
     for columns in outputs.columns:
         if problem := unreadable(columns, schema):
             return f"the columns were changed: {problem}"

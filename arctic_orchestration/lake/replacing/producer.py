@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
     DataFile,
+    DataFileContent,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
@@ -18,15 +20,25 @@ from pyiceberg.table.snapshots import (
     Summary,
     update_snapshot_summaries,
 )
-from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.properties import property_as_int
 
 from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.manifest_fields import (
+    EntryKey,
+    content_of,
+    is_vector,
+    key_of,
+    own_copy,
+)
 from arctic_orchestration.lake.manifests import read_entries
 from arctic_orchestration.lake.replacing.manifest_writing import manifest_writer, schema_of
 from arctic_orchestration.lake.replacing.obsolete_deletes import Added
 from arctic_orchestration.lake.replacing.table_head import Head
+from arctic_orchestration.lake.snapshot_writing import WithRowIds
+
+_POSITION_FILES = "removed-position-delete-files"
+_SIZE = [field.name for field in DATA_FILE_TYPE[3].fields].index("file_size_in_bytes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +46,8 @@ class Change:
     """The files that a snapshot removes and adds; no row changes."""
 
     added: Sequence[Added]
-    #: paths of data files and of delete files, with their manifests
-    removed: Mapping[str, str]
+    #: the entries of data files and of delete files, with their manifests
+    removed: Mapping[EntryKey, str]
 
     @property
     def numbers(self) -> list[tuple[str, int]]:
@@ -57,11 +69,15 @@ class WrittenManifests:
     removed: tuple[DataFile, ...]
 
     def fit(self, change: Change) -> bool:
-        """Returns whether they belong to the change."""
+        """Returns whether they belong to the change.
+
+        Row ids that a rewritten manifest got since are not in them; but its replaced files got
+        theirs at the same time, which is a conflict.
+        """
         return change.removed == self.change.removed and change.numbers == self.change.numbers
 
 
-class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
+class ReplaceFiles(WithRowIds["ReplaceFiles"]):
     """A snapshot of operation ``replace``.
 
     Manifests without removed files are kept. The others are rewritten: remaining files are
@@ -112,13 +128,17 @@ class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
         if self.written is None:
             removed: list[DataFile] = []
             manifests = [*self._additions(), *self._rewritten(removed)]
-            lacking = self._change.removed.keys() - {file.file_path for file in removed}
+            lacking = self._change.removed.keys() - {key_of(file) for file in removed}
             if lacking or len(removed) != len(self._change.removed):
-                raise LakeError(f"{min(lacking, default='a file')} is not where it was found")
+                path, _ = min(lacking, default=("a file", 0))
+                raise LakeError(f"{path} is not where it was found")
             self.written = WrittenManifests(
-                change=self._change, manifests=tuple(manifests), removed=tuple(removed)
+                change=self._change,
+                manifests=tuple(manifests),
+                removed=tuple(removed),
             )
-        return [*self.written.manifests, *self._existing_manifests()]
+        # As copies: the list gives them the numbers of this attempt.
+        return [*map(own_copy, self.written.manifests), *self._existing_manifests()]
 
     def _additions(self) -> Iterable[ManifestFile]:
         by_spec: dict[int, list[Added]] = {}
@@ -144,7 +164,7 @@ class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
             with self._writer(first.content, first.partition_spec_id) as writer:
                 for manifest in together:
                     for entry in read_entries(self._io, manifest):
-                        if entry.data_file.file_path in self._change.removed:
+                        if key_of(entry.data_file) in self._change.removed:
                             writer.delete(entry)
                             removed.append(entry.data_file)
                         else:
@@ -195,11 +215,32 @@ class ReplaceFiles(_SnapshotProducer["ReplaceFiles"]):
             spec = specs[one.file.spec_id]
             collected.add_file(one.file, schemas[one.file.spec_id], spec)
         for file in self.written.removed:
-            collected.remove_file(file, schemas[file.spec_id], specs[file.spec_id])
+            collected.remove_file(_counted(file), schemas[file.spec_id], specs[file.spec_id])
         parent = self._head.snapshot
+        properties = collected.build() | _numbers_of_vectors(self.written.removed)
         summary = update_snapshot_summaries(
             # pyiceberg computes the totals of its own operations only.
-            summary=Summary(Operation.OVERWRITE, **collected.build(), **snapshot_properties),
+            summary=Summary(Operation.OVERWRITE, **properties, **snapshot_properties),
             previous_summary=parent.summary if parent is not None else None,
         )
         return Summary(Operation.REPLACE, **summary.additional_properties)
+
+
+def _numbers_of_vectors(removed: Sequence[DataFile]) -> dict[str, str]:
+    """Returns the entries of a summary that pyiceberg would count as files of position deletes."""
+    vectors = sum(map(is_vector, removed))
+    if not vectors:
+        return {}
+    positions = sum(one.content == DataFileContent.POSITION_DELETES for one in removed)
+    return {"removed-dvs": str(vectors), _POSITION_FILES: str(positions - vectors)}
+
+
+def _counted(file: DataFile) -> DataFile:
+    """Returns a file with the size that counts: of a deletion vector, its part of the file."""
+    content = content_of(file)
+    if content is None:
+        return file
+    counted = DataFile(*file._data)
+    counted.spec_id = file.spec_id
+    counted[_SIZE] = content[1]
+    return counted

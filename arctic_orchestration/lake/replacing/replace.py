@@ -26,6 +26,7 @@ from arctic_orchestration.errors import (
     LakeError,
 )
 from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.manifest_fields import key_of
 from arctic_orchestration.lake.refs import keeping_retention
 from arctic_orchestration.lake.replacing.applied_replacements import (
     TASKS,
@@ -46,8 +47,9 @@ from arctic_orchestration.lake.replacing.outputs import (
 from arctic_orchestration.lake.replacing.producer import Change, ReplaceFiles, WrittenManifests
 from arctic_orchestration.lake.replacing.replacement import Replaced, Replacement, require_names
 from arctic_orchestration.lake.replacing.table_head import Head, Place, ReadManifests, Sought
-from arctic_orchestration.lake.schema import require_supported_format, require_supported_table
+from arctic_orchestration.lake.schema import require_supported_table
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction
+from arctic_orchestration.lake.supported_formats import require_supported_format
 from arctic_orchestration.lake.tables import REFUSED_COMMIT, TRIES, answered, wait_seconds
 
 __all__ = ["TASKS", "Replaced", "Replacement", "replace_files"]
@@ -204,9 +206,9 @@ class _Replace:
         change = Change(
             added=added,
             removed={
-                path: place.manifest
+                key_of(place.file): place.manifest
                 for group in groups
-                for path, place in self._places(group, head).items()
+                for place in self._places(group, head).values()
             }
             | self._needless.find(head, groups, added),
         )

@@ -1,7 +1,7 @@
 """What the head of a table contains of some files, and its deletes.
 
-Manifests never change, so their contents are cached for the next head: a retried commit reads only
-what other writers added meanwhile.
+Manifests never change, but for the row ids that their files inherit. So their contents are cached
+for the next head: a retried commit reads only what other writers added meanwhile.
 """
 
 from bisect import bisect_left
@@ -21,12 +21,16 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
 
+from arctic_orchestration.lake.manifest_fields import first_row_id_of, manifest_first_row_id
 from arctic_orchestration.lake.manifests import read_entries, snapshot_manifests
 from arctic_orchestration.lake.replacing.delete_targets import LiveDelete, partition_of
+from arctic_orchestration.lake.row_lineage import FIRST_VERSION
 from arctic_orchestration.lake.snapshot_history import ancestors
 
 _MANIFESTS_AT_ONCE = 8
 _T = TypeVar("_T")
+#: A manifest's path and row id. Those of an upgraded table get a row id after they were written.
+_Version = tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,11 @@ class Place:
     snapshot_id: int | None
     #: equal for files of one partition
     partition: Hashable
+
+    @property
+    def first_row_id(self) -> int | None:
+        """The row id of its first row; None: its rows have none yet."""
+        return first_row_id_of(self.file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +73,10 @@ class ReadManifests:
             spec_id: sorted({one.sequence_number for one in wanted if one.spec_id == spec_id})
             for spec_id in {one.spec_id for one in wanted}
         }
-        #: only of manifests that may contain one of the files
-        self._places: dict[str, tuple[Place, ...]] = {}
+        #: only of manifests that may contain one of the files; by path and row id
+        self._places: dict[_Version, tuple[Place, ...]] = {}
         self._useless: set[str] = set()
-        self._deletes: dict[str, tuple[LiveDelete, ...]] = {}
+        self._deletes: dict[_Version, tuple[LiveDelete, ...]] = {}
         #: of older snapshots: their lists, and the manifests in them
         self._lists: set[str] = set()
         self._older: dict[str, ManifestFile] = {}
@@ -82,7 +91,7 @@ class ReadManifests:
         self.read_all(candidates, self._places, self._found)
         found: dict[str, list[Place]] = {}
         for manifest in candidates:
-            for place in self._places[manifest.manifest_path]:
+            for place in self._places[version_of(manifest)]:
                 found.setdefault(place.file.file_path, []).append(place)
         return found
 
@@ -105,7 +114,7 @@ class ReadManifests:
 
     def _may_hold_any(self, manifest: ManifestFile) -> bool:
         path = manifest.manifest_path
-        if path in self._places:
+        if version_of(manifest) in self._places:
             return True
         if path in self._useless:
             return False
@@ -139,20 +148,20 @@ class ReadManifests:
 
         self.read_all(wanted, self._deletes, live)
         for manifest in wanted:
-            yield from self._deletes[manifest.manifest_path]
+            yield from self._deletes[version_of(manifest)]
 
     def read_all(
         self,
         manifests: Iterable[ManifestFile],
-        known: dict[str, _T],
+        known: "dict[_Version, _T]",
         read: Callable[[ManifestFile], _T],
     ) -> None:
         """Reads the manifests that are not cached yet, in parallel."""
-        new = [manifest for manifest in manifests if manifest.manifest_path not in known]
+        new = [manifest for manifest in manifests if version_of(manifest) not in known]
         if new:
             with ThreadPoolExecutor(_MANIFESTS_AT_ONCE) as pool:
                 for manifest, found in zip(new, pool.map(read, new), strict=True):
-                    known[manifest.manifest_path] = found
+                    known[version_of(manifest)] = found
 
     def _found(self, manifest: ManifestFile) -> tuple[Place, ...]:
         return tuple(
@@ -190,10 +199,20 @@ class Head:
         ]
         self.places = read.places(self.data_manifests)
 
+    @property
+    def may_hold_vectors(self) -> bool:
+        """Whether there can be deletion vectors, which format 3 has brought."""
+        return self.metadata.format_version >= FIRST_VERSION and bool(self.delete_manifests)
+
     def deletes(self, after: int = -1) -> Iterator[LiveDelete]:
         """Yields the delete files in manifests that were written after a sequence number."""
         wanted = [one for one in self.delete_manifests if one.sequence_number > after]
         yield from self.read.deletes(wanted, self.metadata)
+
+
+def version_of(manifest: ManifestFile) -> _Version:
+    """Returns what distinguishes a manifest's contents."""
+    return manifest.manifest_path, manifest_first_row_id(manifest)
 
 
 def holds_files(manifest: ManifestFile) -> bool:

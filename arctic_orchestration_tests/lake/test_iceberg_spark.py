@@ -1,0 +1,127 @@
+"""Tables of format 3 by Iceberg's own Spark: its reader finds each row with its lineage again.
+
+The scenarios and their tables are in :mod:`arctic_orchestration_tests.lake.iceberg_spark`, which
+runs once, in the environment that ``sh tools/ensure_iceberg_spark`` makes. Spark fetches Iceberg's
+runtime from Maven Central. A row is read as its row id, the sequence number that last updated it,
+and its columns.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+_PYTHON = _ROOT / "build" / "iceberg-spark" / "bin" / "python"
+_PROGRAM = "arctic_orchestration_tests.lake.iceberg_spark"
+_DATA, _DELETES = 0, 1
+
+Seen = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """What the scenarios saw; without the environment, or the runtime, a skip."""
+    if not _PYTHON.exists():
+        pytest.skip("no Spark with a runtime of Iceberg: sh tools/ensure_iceberg_spark makes one")
+    command = [str(_PYTHON), "-m", _PROGRAM, str(tmp_path_factory.mktemp("iceberg"))]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=900)
+    if "unresolved dependency" in done.stderr:
+        pytest.skip("Spark cannot fetch Iceberg's runtime from Maven Central")
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: Seen = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture
+def scenario(seen: Seen, request: pytest.FixtureRequest) -> Seen:
+    """What the scenario with the name of the parameter saw."""
+    found: Seen = seen[request.param]
+    assert "error" not in found, found["error"]
+    return found
+
+
+def of(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("scenario", [name], indirect=True)
+
+
+@of("appended")
+def test_rows_keep_their_lineage_in_a_merge_by_arrow(scenario: Seen) -> None:
+    """Three inserts of three rows are the row ids 0 to 8, and the sequence numbers 1 to 3."""
+    assert scenario["before"]["rows"] == [[n, n // 3 + 1, n + 1, str(n + 1)] for n in range(9)]
+    assert "by Arrow" in scenario["how"][0]
+    assert scenario["after"]["rows"] == scenario["before"]["rows"]
+    assert scenario["after"]["files"] == [[_DATA, "PARQUET", 1]]
+    # The merged file has its ids as a column, and the list reserves nine for it, as Java's does.
+    assert scenario["after"]["next_row_id"] == 18
+    assert scenario["again"]["rows"] == [*scenario["after"]["rows"], [18, 5, 10, "ten"]]
+
+
+@of("appended")
+def test_rows_keep_their_lineage_when_merged_rows_are_merged_again(scenario: Seen) -> None:
+    """One file has the lineage as columns, the other one does not."""
+    assert scenario["last"]["rows"] == scenario["again"]["rows"]
+    assert scenario["last"]["files"] == [[_DATA, "PARQUET", 1]]
+
+
+@of("deleted")
+def test_deletion_vectors_are_applied_and_removed(scenario: Seen) -> None:
+    """Those of the other partition stay until its files are merged."""
+    assert [_DELETES, "PUFFIN", 4] in scenario["before"]["files"]
+    assert scenario["half"]["rows"] == scenario["before"]["rows"]
+    assert [_DELETES, "PUFFIN", 2] in scenario["half"]["files"]
+    assert scenario["after"]["rows"] == scenario["before"]["rows"]
+    assert scenario["after"]["files"] == [[_DATA, "PARQUET", 2]]
+
+
+@of("upgraded")
+def test_rows_of_an_upgraded_table_get_their_ids_with_the_merge(scenario: Seen) -> None:
+    """They had none; ids are then unique, and sequence numbers are those of the rows' files."""
+    numbers = {0: 1, 2: 1, 3: 1, 4: 1, 5: 2, 7: 2, 8: 2, 9: 2}
+    assert scenario["before"]["rows"] == [[None, None, n, str(n)] for n in numbers]
+    assert scenario["after"]["files"] == [[_DATA, "PARQUET", 1]]
+    rows = scenario["after"]["rows"]
+    assert [row[0] for row in rows] == list(range(8))
+    assert {row[2]: row[1] for row in rows} == numbers
+    assert scenario["after"]["next_row_id"] == 8
+
+
+@of("upgraded")
+def test_an_upgraded_and_merged_table_goes_on(scenario: Seen) -> None:
+    """A deletion vector on the merged file is applied by the next merge."""
+    assert [_DELETES, "PUFFIN", 1] in scenario["later"]["files"]
+    assert scenario["last"]["rows"] == scenario["later"]["rows"]
+    assert scenario["last"]["files"] == [[_DATA, "PARQUET", 1]]
+
+
+@of("upgraded_and_written")
+def test_position_deletes_from_before_an_upgrade_go_with_the_vectors(scenario: Seen) -> None:
+    """Rows have the ids of the first commit after the upgrade, and keep them."""
+    kinds = [kind for _, kind, _ in scenario["before"]["files"]]
+    assert kinds == ["PARQUET", "PARQUET", "PUFFIN"]
+    assert all(row[0] is not None for row in scenario["before"]["rows"])
+    assert scenario["after"]["rows"] == scenario["before"]["rows"]
+    assert scenario["after"]["files"] == [[_DATA, "PARQUET", 1]]
+
+
+@of("ordered")
+def test_sorted_rows_keep_their_lineage(scenario: Seen) -> None:
+    """The rows change their order in the file, and not their ids."""
+    assert scenario["stored"] == [4, 3, 2, 1]
+    assert scenario["after"]["rows"] == scenario["before"]["rows"]
+
+
+@of("continued")
+def test_iceberg_works_on_with_a_merged_table(scenario: Seen) -> None:
+    """It deletes, updates, appends and rewrites; rows that it leaves alone keep their lineage."""
+    merged = {row[2]: row for row in scenario["merged"]["rows"]}
+    changed = {row[2]: row for row in scenario["changed"]["rows"]}
+    assert changed.keys() == merged.keys() - {4} | {10}
+    assert {n: changed[n] for n in changed if n not in (5, 10)} == {
+        n: merged[n] for n in merged if n not in (4, 5)
+    }
+    # An update keeps the row's id, and has the sequence number of its snapshot.
+    assert changed[5] == [merged[5][0], 5, 5, "five"]
+    assert scenario["rewritten"]["rows"] == scenario["changed"]["rows"]
