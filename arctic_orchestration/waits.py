@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.quantities import iso
+from arctic_orchestration.documents import At, Document
 from arctic_orchestration.state.dialect import UtcTime
 
 _log = logging.getLogger("arctic.waiting")
@@ -50,23 +50,17 @@ class Certainty(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Until:
+class Until(Document):
     """When a wait ends."""
 
     certainty: Certainty = Certainty.UNKNOWN
-    at: datetime | None = None
+    at: At | None = None
     #: what happens then: ``opens``, ``retry``, ``expires``, ``deadline``, ``tick``, ``claim``,
     #: ``check``; empty: unknown
     event: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {"certainty": self.certainty.value, "at": iso(self.at), "event": self.event}
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Holder:
+class Holder(Document):
     """Who or what holds something that waits."""
 
     #: ``job``, ``run``, ``group``, ``pause``, ``submission``, ``worker``, ``queue``, ``lease``
@@ -75,10 +69,6 @@ class Holder:
     id: str
     #: for people
     text: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {"kind": self.kind, "id": self.id, "text": self.text}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,8 +160,7 @@ class WaitRows:
 UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wait:
+class Wait(Document):
     """Something that waits: since when, for what, held by whom, until when, and what helps."""
 
     kind: WaitKind
@@ -179,7 +168,7 @@ class Wait:
     name: str
     #: none: it belongs to no code location
     location: str | None
-    since: datetime
+    since: At
     cause: str
     #: the sentence of the feature
     reason: str
@@ -188,7 +177,7 @@ class Wait:
     actions: tuple[str, ...]
 
     @classmethod
-    def of(cls, kind: WaitKind, row: WaitRow, details: Details | Exception | None) -> "Wait":
+    def of_row(cls, kind: WaitKind, row: WaitRow, details: Details | Exception | None) -> "Wait":
         """Returns the wait of a row; an error in place of details makes it unreadable."""
         cause, reason = row.cause, row.reason
         if isinstance(details, Exception):
@@ -206,21 +195,6 @@ class Wait:
             until=known.until,
             actions=known.actions,
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {
-            "kind": self.kind.value,
-            "id": self.id,
-            "name": self.name,
-            "location": self.location,
-            "since": iso(self.since),
-            "cause": self.cause,
-            "reason": self.reason,
-            "held_by": [holder.to_json() for holder in self.held_by],
-            "until": self.until.to_json(),
-            "actions": list(self.actions),
-        }
 
 
 def describe_each(

@@ -8,7 +8,7 @@ from arctic_orchestration.console.display import Rows, console, counted, moment,
 from arctic_orchestration.console.state import JsonOption, state_database
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.settings import Settings
-from arctic_orchestration.state.audit import AuditRecord, records
+from arctic_orchestration.state.audit import AuditDocument, AuditRecord, records
 
 
 def audit(
@@ -34,7 +34,7 @@ def audit(
         made = records(tx, feature=feature, subject=subject, actor=actor, limit=limit)
     database.close()
     if as_json:
-        print_json({"records": [record.to_json() for record in made]})
+        print_json({"records": AuditDocument.from_records(made)})
         return
     if not made:
         console().print("no such changes")

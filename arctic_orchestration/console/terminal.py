@@ -38,8 +38,11 @@ def escape(text: str, *, lines: bool = False) -> str:
 
 
 def json_text(document: Any, *, indent: int | None = None) -> str:
-    """Returns the document as JSON that any terminal and any encoding accepts."""
-    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    """Returns the document as JSON that any terminal and any encoding accepts.
+
+    Values that JSON does not have are those with a ``to_json``.
+    """
+    text = json.dumps(document, indent=indent, ensure_ascii=False, default=_form)
     return _IN_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -48,6 +51,10 @@ class Console(rich.console.Console):
 
     def render_str(self, text: str, **how: Any) -> Text:
         return super().render_str(visible(text, lines=True), **how)
+
+
+def _form(value: Any) -> Any:
+    return value.to_json()
 
 
 def _shown(found: re.Match[str]) -> str:

@@ -1,12 +1,9 @@
 """The current state of the run queue's rules: active runs, queued runs, closed gates."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
-from arctic_orchestration.quantities import format_moment, iso
+from arctic_orchestration.documents import At, Document, source
+from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue import tags as tagging
 from arctic_orchestration.run_queue.explanation import Outlook
 from arctic_orchestration.run_queue.gates import Gates
@@ -14,112 +11,75 @@ from arctic_orchestration.run_queue.pauses import Pausable, Pause
 from arctic_orchestration.run_queue.tags import Kind
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueueNow:
-    """The current state of one queue."""
+class PauseDocument(Document):
+    """A pause; without a moment it is configured in dagster.yaml."""
 
-    name: str
+    since: At | None = source("at")
+    reason: str
+    by: str = source("actor")
+
+
+class RunQueueDocument(Document):
+    """A queue of runs, now."""
+
+    queue: str
     level: int
     share: float
+    #: slots that it may use; null: there are enough for all queues
+    may_use: int | None
     in_progress: int
     waiting: int
-    #: slots that it may use; None: there are enough for all queues
-    may_use: int | None
-    pause: Pause | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {
-            "queue": self.name,
-            "level": self.level,
-            "share": self.share,
-            "may_use": self.may_use,
-            "in_progress": self.in_progress,
-            "waiting": self.waiting,
-            "paused": pause_json(self.pause),
-        }
+    paused: PauseDocument | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GroupNow:
-    """The current state of one group."""
+class GroupDocument(Document):
+    """A group of runs, now."""
 
-    name: str
+    group: str
     limit: int | None
     limit_per_program: int | None
     in_progress: int
     waiting: int
-    pause: Pause | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {
-            "group": self.name,
-            "limit": self.limit,
-            "limit_per_program": self.limit_per_program,
-            "in_progress": self.in_progress,
-            "waiting": self.waiting,
-            "paused": pause_json(self.pause),
-        }
+    paused: PauseDocument | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RuleNow:
-    """The current state of a window, a rate or an interval."""
+class RuleDocument(Document):
+    """A window, a rate or an interval, now."""
 
     kind: Kind
     name: str
-    #: the rule for people
     rule: str
-    #: whether a run may start; None for an interval, which has many gates
-    is_open: bool | None
-    #: its state for people
+    #: whether a run may start; null for an interval, which has many gates
+    open: bool | None
     state: str
     #: when time alone changes the state, as far as known
-    until: datetime | None
+    until: At | None
     waiting: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {
-            "kind": self.kind.value,
-            "name": self.name,
-            "rule": self.rule,
-            "open": self.is_open,
-            "state": self.state,
-            "until": iso(self.until),
-            "waiting": self.waiting,
-        }
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Overview:
+class RulesDocument(Document):
     """The current state of all rules."""
 
-    queues: Sequence[QueueNow]
-    groups: Sequence[GroupNow]
-    rules: Sequence[RuleNow]
-    #: queued runs in no queue, or in a deleted one, while queues exist
+    #: queued runs in no queue, while there are queues
     in_no_queue: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form of the rules; its keys do not change."""
-        return {
-            "in_no_queue": self.in_no_queue,
-            "queues": [queue.to_json() for queue in self.queues],
-            "groups": [group.to_json() for group in self.groups],
-            "rules": [rule.to_json() for rule in self.rules],
-        }
+    queues: list[RunQueueDocument]
+    groups: list[GroupDocument]
+    rules: list[RuleDocument]
 
 
-def pause_json(pause: Pause | None) -> dict[str, Any] | None:
-    """Returns the JSON form of a pause; its keys do not change."""
-    if pause is None:
-        return None
-    return {"since": iso(pause.at), "reason": pause.reason, "by": pause.actor}
+def pause_document(pause: Pause | None) -> PauseDocument | None:
+    """Returns the document of a pause."""
+    return None if pause is None else PauseDocument.from_record(pause)
 
 
-def overview(outlook: Outlook) -> Overview:
+def of_target(rules: RulesDocument, kind: Pausable, name: str) -> RunQueueDocument | GroupDocument:
+    """Returns the queue or group of a name that is known."""
+    if kind is Pausable.GROUP:
+        return next(group for group in rules.groups if group.group == name)
+    return next(queue for queue in rules.queues if queue.queue == name)
+
+
+def overview(outlook: Outlook) -> RulesDocument:
     """Returns the current state of the rules."""
     gates = outlook.gates
     census, rules, paused = gates.census, gates.rules, gates.paused
@@ -128,27 +88,27 @@ def overview(outlook: Outlook) -> Overview:
     # A run without the tag does not wait for the rule of that tag.
     waiting = Counter(key for run in census.queued for key in run.tags)
     waits_in = Counter(run.tags.get(tagging.QUEUE) for run in census.queued)
-    return Overview(
+    return RulesDocument(
         queues=[
-            QueueNow(
-                name=name,
+            RunQueueDocument(
+                queue=name,
                 level=queue.level,
                 share=queue.share,
                 in_progress=in_queue[name],
                 waiting=waits_in[name],
                 may_use=outlook.plan.shares.get(name),
-                pause=paused.get((Pausable.QUEUE, name)),
+                paused=pause_document(paused.get((Pausable.QUEUE, name))),
             )
             for name, queue in rules.queues.items()
         ],
         groups=[
-            GroupNow(
-                name=name,
+            GroupDocument(
+                group=name,
                 limit=group.limit,
                 limit_per_program=group.limit_per_program,
                 in_progress=in_group[name],
                 waiting=waiting[tagging.group_key(name)],
-                pause=paused.get((Pausable.GROUP, name)),
+                paused=pause_document(paused.get((Pausable.GROUP, name))),
             )
             for name, group in rules.groups.items()
         ],
@@ -166,22 +126,22 @@ def overview(outlook: Outlook) -> Overview:
     )
 
 
-def _window(gates: Gates, name: str, waiting: int) -> RuleNow:
+def _window(gates: Gates, name: str, waiting: int) -> RuleDocument:
     rule = gates.rules.windows[name]
     closes_at = rule.closes_at(gates.now)
     until = rule.opens_at(gates.now) if closes_at is None else closes_at
-    return RuleNow(
+    return RuleDocument(
         kind=Kind.WINDOW,
         name=name,
         rule=rule.text,
-        is_open=closes_at is not None,
+        open=closes_at is not None,
         state=f"{'closed' if closes_at is None else 'open'} until {format_moment(until)}",
         until=until,
         waiting=waiting,
     )
 
 
-def _rate(gates: Gates, name: str, waiting: int) -> RuleNow:
+def _rate(gates: Gates, name: str, waiting: int) -> RuleDocument:
     rule = gates.rules.rates[name]
     since = gates.now - rule.per
     starts = sorted(at for at in gates.census.ledger.starts.get(name, ()) if at > since)
@@ -190,18 +150,18 @@ def _rate(gates: Gates, name: str, waiting: int) -> RuleNow:
     state = f"{len(starts)} of {rule.limit} were started"
     if until is not None:
         state += f", the next may start at {format_moment(until)}"
-    return RuleNow(
+    return RuleDocument(
         kind=Kind.RATE,
         name=name,
         rule=rule.text,
-        is_open=not full,
+        open=not full,
         state=state,
         until=until,
         waiting=waiting,
     )
 
 
-def _interval(gates: Gates, name: str, waiting: int) -> RuleNow:
+def _interval(gates: Gates, name: str, waiting: int) -> RuleDocument:
     rule = gates.rules.intervals[name]
     key = tagging.interval_key(name)
     running = {
@@ -219,11 +179,11 @@ def _interval(gates: Gates, name: str, waiting: int) -> RuleNow:
         verb = "rests" if len(rest) == 1 else "rest, the last"
         last = format_moment(max(rest.values()))
         state.append(f"{_programs(len(rest))} {verb} until {last}")
-    return RuleNow(
+    return RuleDocument(
         kind=Kind.INTERVAL,
         name=name,
         rule=rule.text,
-        is_open=None,
+        open=None,
         state=", ".join(state) or "no program is in progress or has just ended",
         until=max(rest.values(), default=None),
         waiting=waiting,

@@ -8,6 +8,7 @@ from arctic_orchestration.service.paging import Cursor, Limit
 from arctic_orchestration.service.parameters import Text
 from arctic_orchestration.service.service import ServiceOfApp
 from arctic_orchestration.state import audit
+from arctic_orchestration.state.audit import AuditDocument
 
 router = APIRouter(tags=["audit"])
 
@@ -39,5 +40,5 @@ def list_changes(
     shown = read[:limit]
     following = paging.cursor(shown[-1].number) if len(read) > limit else None
     return documents.AuditPage.model_validate(
-        {"records": [record.to_json() for record in shown], "next_cursor": following}
+        {"records": AuditDocument.from_records(shown), "next_cursor": following}
     )

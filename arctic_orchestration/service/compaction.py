@@ -17,19 +17,25 @@ from arctic_orchestration.compaction.commit.records import numbered
 from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.task import Task
 from arctic_orchestration.compaction.tables import CompactionTable
-from arctic_orchestration.compaction.views.plans import plan_json
-from arctic_orchestration.compaction.views.queues import counted_json
-from arctic_orchestration.compaction.views.records import record_json
+from arctic_orchestration.compaction.views.documents import (
+    CompactionPlan,
+    CompactionQueueDocument,
+    CompactionRecordDocument,
+    CompactionTableDetails,
+    CompactionTaskDocument,
+    details_document,
+    queue_document,
+    table_document,
+    task_details,
+)
 from arctic_orchestration.compaction.views.table_details import table_details
-from arctic_orchestration.compaction.views.tables import TableView, stored_table, table_json
+from arctic_orchestration.compaction.views.tables import TableView, stored_table
 from arctic_orchestration.compaction.views.task_waits import queue_now, wait_of
 from arctic_orchestration.compaction.views.tasks import (
     After,
     list_tasks,
     parse_states,
     position_of,
-    task_document,
-    task_json,
 )
 from arctic_orchestration.compaction.work.attempt_lookup import attempts_of
 from arctic_orchestration.compaction.work.workers import live_workers
@@ -76,7 +82,7 @@ def list_tables(
         seen = [stored_table(tx, row, now) for row in rest[:limit]]
     more = paging.cursor(*place_of(rest[limit - 1])) if len(rest) > limit else None
     return documents.CompactionTablePage(
-        tables=[documents.of_table(table_json(one, now)) for one in seen], next_cursor=more
+        tables=[table_document(one, now) for one in seen], next_cursor=more
     )
 
 
@@ -93,16 +99,14 @@ def _need(row: CompactionTable) -> tuple[str | int, ...]:
 @router.get("/tables/{table}", responses={200: HAS_ETAG})
 def show_table(
     service: ServiceOfApp, caller: CompactionReader, table: TableName, response: Response
-) -> documents.CompactionTableDetails:
+) -> CompactionTableDetails:
     """Show a table: why it is compacted or not, and what its tasks wait for."""
     now = utc_now()
     with service.database.read() as tx:
         seen = stored_table(tx, known_table(tx, caller, table), now)
-        details = table_details(tx, seen, now, _TASKS).details_json()
+        details = details_document(table_details(tx, seen, now, _TASKS))
     response.headers["ETag"] = etag_of_table(seen)
-    return documents.CompactionTableDetails.model_validate(
-        {"table": documents.of_table(table_json(seen, now)), **details}
-    )
+    return CompactionTableDetails.from_record(details, table=table_document(seen, now))
 
 
 @router.get("/tables/{table}/plan")
@@ -113,7 +117,7 @@ def plan_table(
     force: Annotated[
         bool, Query(description="Whatever can be better, below thresholds too.")
     ] = False,
-) -> documents.CompactionPlan:
+) -> CompactionPlan:
     """Show what would be merged in a table now, as a dry run does; offers nothing.
 
     It reads the catalog and the table's manifests: one request at a time.
@@ -132,7 +136,7 @@ def plan_table(
         made = table_planner.plan_table(service.database, catalog, table, utc_now(), forced=force)
     finally:
         _PLANNING.release()
-    return documents.CompactionPlan.model_validate({"table": table, **plan_json(made)})
+    return CompactionPlan.from_record(made, table=table)
 
 
 @router.get("/queues")
@@ -140,14 +144,14 @@ def list_queues(service: ServiceOfApp, caller: CompactionReader) -> documents.Co
     """List queues of merge tasks by level, with their tasks and workers."""
     with service.database.read() as tx:
         found = [one for one in queues.counted(tx) if caller.admits(queue=one.queue.name)]
-        shown = [counted_json(one, live_workers(tx, one.queue.name)) for one in found]
-    return documents.CompactionQueues.model_validate({"queues": shown})
+        shown = [queue_document(one, live_workers(tx, one.queue.name)) for one in found]
+    return documents.CompactionQueues(queues=shown)
 
 
 @router.get("/queues/{queue}", responses={200: HAS_ETAG})
 def show_queue(
     service: ServiceOfApp, caller: CompactionReader, queue: QueueName, response: Response
-) -> documents.CompactionQueueDocument:
+) -> CompactionQueueDocument:
     """Show a queue of merge tasks, with its tasks and workers."""
     caller.check(queue=queue)
     with service.database.read() as tx:
@@ -184,36 +188,29 @@ def list_merge_tasks(
     if len(found) > limit:
         place, id = position_of(shown[-1])
         following = paging.cursor(place.isoformat() if isinstance(place, datetime) else place, id)
-    return documents.CompactionTaskPage.model_validate(
-        {"tasks": [task_json(task) for task in shown], "next_cursor": following}
-    )
+    tasks = CompactionTaskDocument.from_records(shown)
+    return documents.CompactionTaskPage(tasks=tasks, next_cursor=following)
 
 
 @router.get("/tasks/{task}", responses={200: HAS_ETAG})
 def show_task(
     service: ServiceOfApp, caller: CompactionReader, task: TaskId, response: Response
-) -> documents.CompactionTaskDetails:
+) -> documents.ExplainedCompactionTask:
     """Show a merge task: its files, attempts and history, and what it waits for."""
     now = utc_now()
     with service.database.read() as tx:
         found = task_store.task_by_id(tx, task)
         caller.check(queue=found.queue)
-        details = task_document(
-            task_store.group_of(tx, task), attempts_of(tx, task), task_store.history(tx, task)
-        )
-        wait = None
+        group, history = task_store.group_of(tx, task), task_store.history(tx, task)
+        attempts = attempts_of(tx, task)
+        wait, ahead = None, None
         if found.is_live:
             table = tables.table_by_name(tx, found.table)
             wait = wait_of(tx, found, table, queue_now(tx, found.queue), now)
+            ahead = wait.ahead
     response.headers["ETag"] = etag_of_task(found)
-    return documents.CompactionTaskDetails.model_validate(
-        {
-            **task_json(found),
-            "ahead": wait and wait.ahead,
-            **details,
-            "explanation": wait and wait.to_json(),
-        }
-    )
+    details = task_details(found, group, attempts, history, ahead=ahead)
+    return documents.ExplainedCompactionTask.from_record(details, explanation=wait)
 
 
 @router.get("/records")
@@ -235,9 +232,8 @@ def list_records(
     if len(found) > limit:
         number, last = shown[-1]
         following = paging.cursor(last.at.isoformat(), number)
-    return documents.CompactionRecords.model_validate(
-        {"records": [record_json(record) for _, record in shown], "next_cursor": following}
-    )
+    records = [CompactionRecordDocument.from_record(record) for _, record in shown]
+    return documents.CompactionRecords(records=records, next_cursor=following)
 
 
 def known_table(tx: sa.Connection, caller: Caller, name: str) -> CompactionTable:
@@ -255,9 +251,7 @@ def known_table(tx: sa.Connection, caller: Caller, name: str) -> CompactionTable
     return row
 
 
-def described_queue(
-    tx: sa.Connection, name: str, response: Response
-) -> documents.CompactionQueueDocument:
+def described_queue(tx: sa.Connection, name: str, response: Response) -> CompactionQueueDocument:
     """Returns a queue, and sets its ETag.
 
     Errors:
@@ -267,9 +261,7 @@ def described_queue(
     if found is None:
         raise NotFound(f"no compaction queue {name}")
     response.headers["ETag"] = etag_of_queue(found.queue)
-    return documents.CompactionQueueDocument.model_validate(
-        counted_json(found, live_workers(tx, name))
-    )
+    return queue_document(found, live_workers(tx, name))
 
 
 def admitted_queues(tx: sa.Connection, caller: Caller) -> list[str] | None:

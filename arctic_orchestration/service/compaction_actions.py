@@ -8,8 +8,11 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import control, tables
 from arctic_orchestration.compaction.queue import queues
 from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.views.documents import (
+    CompactionQueueDocument,
+    CompactionTaskDocument,
+)
 from arctic_orchestration.compaction.views.tables import stored_table
-from arctic_orchestration.compaction.views.tasks import task_json
 from arctic_orchestration.errors import NotFound, TransitionRefused
 from arctic_orchestration.service import compaction_documents as documents
 from arctic_orchestration.service import parameters
@@ -41,7 +44,7 @@ def change_queue(
     queue_action: QueueAction,
     response: Response,
     if_match: parameters.IfMatch = None,
-) -> documents.CompactionQueueDocument:
+) -> CompactionQueueDocument:
     """Pause a queue, drain it (it takes no new tasks), or resume it; merges in progress go on."""
     caller.check(queue=queue)
     with service.database.begin() as tx:
@@ -68,7 +71,7 @@ def prioritize_task(
     body: JsonObject,
     response: Response,
     if_match: parameters.IfMatch = None,
-) -> documents.CompactionTaskDocument:
+) -> CompactionTaskDocument:
     """Give a planned task another level; the time that it has waited still counts.
 
     It counts as requested manually: plans leave it until a worker has claimed it.
@@ -80,7 +83,7 @@ def prioritize_task(
         parameters.check_etag(if_match, etag_of_task(before))
         after = control.prioritize_task(tx, before, form.level, caller.actor)
     response.headers["ETag"] = etag_of_task(after)
-    return documents.CompactionTaskDocument.model_validate(task_json(after))
+    return CompactionTaskDocument.from_record(after)
 
 
 @router.post("/tasks/{task}/{task_action}", responses={200: HAS_ETAG})
@@ -91,7 +94,7 @@ def act_on_task(
     task_action: TaskAction,
     response: Response,
     if_match: parameters.IfMatch = None,
-) -> documents.CompactionTaskDocument:
+) -> CompactionTaskDocument:
     """Retry a task that failed or is in quarantine, or cancel one that waits for a worker.
 
     The files of a task in quarantine are planned again; those of a canceled one rest for a day. A
@@ -109,7 +112,7 @@ def act_on_task(
         act = control.retry_task if task_action == "retry" else control.cancel_task
         after = act(tx, before, utc_now(), caller.actor)
     response.headers["ETag"] = etag_of_task(after)
-    return documents.CompactionTaskDocument.model_validate(task_json(after))
+    return CompactionTaskDocument.from_record(after)
 
 
 @router.post("/tables/{table}/wake", responses={200: HAS_ETAG})

@@ -14,11 +14,13 @@ from arctic_orchestration.consumers.progress import counted
 from arctic_orchestration.consumers.specification import FROM_NOW
 from arctic_orchestration.consumers.store import Consumer
 from arctic_orchestration.consumers.views.consumers import (
+    ConsumerDetails,
+    ConsumerDocument,
     Standing,
-    consumer_json,
-    lease_json,
+    consumer_document,
+    details_document,
     parse_states,
-    partition_json,
+    partition_document,
 )
 from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
 from arctic_orchestration.service import consumers_documents as documents
@@ -59,14 +61,14 @@ def list_consumers(
 @router.get("/consumers/{consumer}", responses={200: HAS_ETAG})
 def show_consumer(
     service: ServiceOfApp, caller: ConsumersReader, consumer: Name, response: Response
-) -> documents.ConsumerDetails:
+) -> ConsumerDetails:
     """Show a consumer: its progress, and who has partitions of it."""
     with service.database.read() as tx:
         one = _known(service, tx, caller, consumer)
-        described = _described(tx, one)
-        leases = [lease_json(row) for row in partition_leases.live_leases(tx, one.id)]
+        progress = counted(tx, one.id, database_time(tx))
+        leases = partition_leases.live_leases(tx, one.id)
     response.headers["ETag"] = etag(one)
-    return documents.ConsumerDetails.model_validate({**described.model_dump(), "leases": leases})
+    return details_document(Standing.as_read(one, progress), leases)
 
 
 @router.get("/consumers/{consumer}/partitions")
@@ -90,12 +92,10 @@ def list_partitions(
     shown, following = rows[:limit], None
     if len(rows) > limit:
         following = paging.cursor(shown[-1].place, shown[-1].partition)
-    return documents.ConsumedPartitionPage.model_validate(
-        {
-            "consumer": one.name,
-            "partitions": [partition_json(row, one) for row in shown],
-            "next_cursor": following,
-        }
+    return documents.ConsumedPartitionPage(
+        consumer=one.name,
+        partitions=[partition_document(row, one) for row in shown],
+        next_cursor=following,
     )
 
 
@@ -131,7 +131,7 @@ def reset_consumer(
     body: JsonObject,
     response: Response,
     if_match: parameters.IfMatch = None,
-) -> documents.ConsumerDocument:
+) -> ConsumerDocument:
     """Reset a consumer: it starts again and forgets all; owners can acknowledge nothing more.
 
     from_now is the end of the event log if DAGSTER_HOME names the instance; else timestamps decide,
@@ -174,9 +174,9 @@ def _known(service: Service, tx: sa.Connection, caller: Caller, name: str) -> Co
     return one
 
 
-def _described(tx: sa.Connection, one: Consumer) -> documents.ConsumerDocument:
+def _described(tx: sa.Connection, one: Consumer) -> ConsumerDocument:
     standing = Standing.as_read(one, counted(tx, one.id, database_time(tx)))
-    return documents.ConsumerDocument.model_validate(consumer_json(standing))
+    return consumer_document(standing)
 
 
 def _present_end() -> control.LogEnd | None:

@@ -1,27 +1,21 @@
-"""The forms of answers, for OpenAPI; an answer of another form is an error of the service.
+"""The forms of answers, for OpenAPI; an answer of another form is an error of the service."""
 
-The values are those of the ``to_json`` of the views, as ``arctic ... --json`` prints them.
-"""
+from typing import Any, Literal
 
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
-
-from arctic_orchestration.schedules.jobs import JobState
+from arctic_orchestration.documents import At, Document
 from arctic_orchestration.schedules.schedule_history import Action
-from arctic_orchestration.schedules.store import Origin, ScheduleStatus
-from arctic_orchestration.schedules.views.forecast import Moment
+from arctic_orchestration.schedules.store import Origin
+from arctic_orchestration.schedules.views.documents import (
+    ExplanationDocument,
+    JobDocument,
+    ScheduleDocument,
+)
+from arctic_orchestration.schedules.views.explanation import Move
+from arctic_orchestration.schedules.views.locations import ListedLocation
+from arctic_orchestration.state.audit import AuditDocument
 
-#: a moment in UTC
-At = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 #: a schedule in the form of files
 Form = dict[str, Any]
-
-
-class Document(BaseModel):
-    """The base of all answers."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Page(Document):
@@ -31,49 +25,23 @@ class Page(Document):
     next_cursor: str | None
 
 
-class Place(Document):
-    """A location, and whether its dispatcher ticks."""
-
-    name: str
-    owner: str | None
-    ticked_at: At | None
-    alive: bool
-    schedules: int
-    jobs_waiting: int
-    jobs_active: int
-
-
 class Places(Document):
     """The locations that the caller may read."""
 
     cluster: str
-    locations: list[Place]
+    locations: list[ListedLocation]
 
 
-class ScheduleDocument(Document):
+class ScheduleOfLocation(ScheduleDocument):
     """A schedule and its state."""
 
     location: str
-    name: str
-    status: ScheduleStatus
-    origin: Origin
-    version: int
-    #: why this version of the package cannot read it
-    problem: str | None
-    created_at: At
-    updated_at: At
-    status_at: At
-    jobs_waiting: int
-    jobs_active: int
-    next_tick_at: At | None
-    #: null: this version of the package cannot read it
-    definition: Form | None
 
 
 class SchedulePageDocument(Page):
     """Schedules by location and name."""
 
-    schedules: list[ScheduleDocument]
+    schedules: list[ScheduleOfLocation]
 
 
 class FieldChangeDocument(Document):
@@ -84,7 +52,7 @@ class FieldChangeDocument(Document):
     new: Any = None
 
 
-class DeclaredSchedule(ScheduleDocument):
+class DeclaredSchedule(ScheduleOfLocation):
     """A schedule as it is now, beside what the code declares."""
 
     #: null: the code does not declare it, or was deployed by an older version of the package
@@ -96,7 +64,7 @@ class DeclaredSchedule(ScheduleDocument):
 class Specification(Page):
     """A location's specification: its schedules as they are now."""
 
-    location: Place
+    location: ListedLocation
     schedules: list[DeclaredSchedule]
     #: declared schedules that a person deleted
     deleted: list[str]
@@ -148,16 +116,6 @@ class AppliedFile(Document):
     warnings: list[str]
 
 
-class Coming(Document):
-    """A moment at which time alone does something."""
-
-    at: At
-    schedule: str
-    moment: Moment
-    what: str
-    job: str | None
-
-
 class TicksOfSchedule(Document):
     """The ticks of the clocks of one schedule."""
 
@@ -174,46 +132,16 @@ class TicksPage(Page):
     schedules: list[TicksOfSchedule]
 
 
-class JobDocument(Document):
+class JobOfLocation(JobDocument):
     """One firing of a schedule on its way to a run."""
 
     location: str
-    id: str
-    schedule: str
-    schedule_version: int
-    state: JobState
-    reason: str
-    priority: int
-    partition: str | None
-    partition_start: str | None
-    partition_end: str | None
-    created_at: At
-    satisfied_at: At | None
-    next_check_at: At | None
-    deadline_at: At | None
-    held_by: str | None
-    forced: str | None
-    attempt: int
-    requests: int
-    run_id: str | None
-    ended_at: At | None
 
 
 class JobPage(Page):
     """Jobs, newest first."""
 
-    jobs: list[JobDocument]
-
-
-class MoveDocument(Document):
-    """A line of a job's history."""
-
-    at: At
-    # "from" is a word of Python.
-    before: str = Field(alias="from")
-    state: str
-    reason: str
-    actor: str
+    jobs: list[JobOfLocation]
 
 
 class JobHistory(Document):
@@ -221,41 +149,23 @@ class JobHistory(Document):
 
     location: str
     job: str
-    history: list[MoveDocument]
+    history: list[Move]
 
 
 class JobDetails(Document):
     """A job, its launch, its first events and its history."""
 
-    job: JobDocument
+    job: JobOfLocation
     #: what its run gets; null: it was not admitted yet
     launch: dict[str, Any] | None
     events: list[dict[str, Any]]
-    history: list[MoveDocument]
+    history: list[Move]
 
 
-class ExplanationDocument(Document):
+class ExplanationOfLocation(ExplanationDocument):
     """Why a job waits, or why a schedule has not run."""
 
     location: str
-    summary: str
-    schedule: str
-    status: ScheduleStatus
-    suspend_mode: str
-    version: int
-    job: dict[str, Any] | None
-    #: the trigger as a tree; each node has ``form``, ``satisfied``, ``reason`` and ``children``
-    trigger: dict[str, Any] | None
-    constraints: list[dict[str, Any]]
-    partition: str | None
-    timeout: str | None
-    events: int
-    partitions: list[str]
-    more_partitions: int
-    others_waiting: int
-    history: list[MoveDocument]
-    unknown: list[str]
-    cycles: list[str]
 
 
 class Refusal(Document):
@@ -278,22 +188,6 @@ class BulkResult(Document):
     changed: int
     #: the first of those that could not be changed
     refused: list[Refusal]
-
-
-class AuditDocument(Document):
-    """One change by a person."""
-
-    at: At
-    actor: str
-    cluster: str
-    feature: str
-    action: str
-    subject: str
-    details: dict[str, Any]
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-    address: str
-    request_id: str
 
 
 class AuditPage(Page):

@@ -4,9 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from arctic_orchestration.documents import At, Document
 from arctic_orchestration.event_log.escaping import reserved_key
-from arctic_orchestration.schedules.jobs import JobState
-from arctic_orchestration.service.documents import At, Document, Page
+from arctic_orchestration.schedules.views.event_effects import Effect
+from arctic_orchestration.service.documents import Page
 from arctic_orchestration.specification import Specification
 
 #: the maximum number of arrivals of one announcement
@@ -72,16 +73,6 @@ class AnnouncementDocument(Document):
     assets: dict[str, int]
 
 
-class EffectDocument(Document):
-    """A job that an event is part of."""
-
-    schedule: str
-    job: str
-    state: JobState
-    reason: str
-    run_id: str | None
-
-
 class EventDocument(Document):
     """An event that a schedule took; what it has not is left out."""
 
@@ -94,7 +85,7 @@ class EventDocument(Document):
     kind: str
     subject: str
     #: its jobs; none: its schedules ignored it, or it waits for a check or a mapping
-    jobs: list[EffectDocument]
+    jobs: list[Effect]
     storage_id: int | None = None
     run_id: str | None = None
     partition: str | None = None
@@ -123,7 +114,7 @@ class EventPage(Page):
     events: list[EventDocument]
 
 
-class SetOffDocument(EffectDocument):
+class SetOffDocument(Effect):
     """A job that took an event, with the events of its run."""
 
     events: list["EventDetails"]

@@ -12,7 +12,8 @@ from arctic_orchestration.schedules import job_control
 from arctic_orchestration.schedules.jobs import Job
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.store import ScheduleStore
-from arctic_orchestration.schedules.views.explanation import Explanation, explain, job_json
+from arctic_orchestration.schedules.views.documents import explanation_document
+from arctic_orchestration.schedules.views.explanation import Explanation, explain
 from arctic_orchestration.schedules.views.listing import events_of_job
 from arctic_orchestration.service import documents, parameters
 from arctic_orchestration.service.access import Caller, JobsReader, JobsWriter
@@ -37,8 +38,8 @@ def list_jobs(
     with service.database.read() as tx:
         places = service.places(tx, caller, location)
         matched, following = page_of_jobs(tx, caller, places, filters, cursor, limit)
-    listed = [{"location": place.name, **job_json(one.job, one.schedule)} for place, one in matched]
-    return documents.JobPage.model_validate({"jobs": listed, "next_cursor": following})
+    listed = [_document(place, one.job, one.schedule) for place, one in matched]
+    return documents.JobPage(jobs=listed, next_cursor=following)
 
 
 @router.get("/jobs/{id}", responses={200: HAS_ETAG})
@@ -52,10 +53,10 @@ def show_job(
     response.headers["ETag"] = etag(job)
     return documents.JobDetails.model_validate(
         {
-            "job": {"location": place.name, **job_json(job, explained.schedule.name)},
+            "job": _document(place, job, explained.schedule.name),
             "launch": json.loads(job.launch) if job.launch else None,
             "events": [event.to_json() for event in events],
-            "history": [move.to_json() for move in explained.history],
+            "history": explained.history,
         }
     )
 
@@ -67,22 +68,18 @@ def job_history(
     """Show the moves of a job between its states."""
     with service.database.read() as tx:
         place, explained, job = _explained(service, tx, caller, id)
-    history = [move.to_json() for move in explained.history]
-    return documents.JobHistory.model_validate(
-        {"location": place.name, "job": job.id, "history": history}
-    )
+    history = list(explained.history)
+    return documents.JobHistory(location=place.name, job=job.id, history=history)
 
 
 @router.get("/jobs/{id}/explanation")
 def explain_job(
     service: ServiceOfApp, caller: JobsReader, id: parameters.JobId
-) -> documents.ExplanationDocument:
+) -> documents.ExplanationOfLocation:
     """Explain why a job waits: its trigger as a tree, its constraints, its timeout."""
     with service.database.read() as tx:
         place, explained, _ = _explained(service, tx, caller, id)
-    return documents.ExplanationDocument.model_validate(
-        {"location": place.name, **explained.to_json()}
-    )
+    return explanation_of(place, explained)
 
 
 @router.post("/jobs/{id}/launch", status_code=202, responses={202: HAS_ETAG})
@@ -92,7 +89,7 @@ def launch_job(
     id: parameters.JobId,
     response: Response,
     if_match: parameters.IfMatch = None,
-) -> documents.JobDocument:
+) -> documents.JobOfLocation:
     """Launch a waiting job past its constraints, except limits on concurrency."""
     return _change(job_control.launch_job, service, caller, id, response, if_match)
 
@@ -104,7 +101,7 @@ def cancel_job(
     id: parameters.JobId,
     response: Response,
     if_match: parameters.IfMatch = None,
-) -> documents.JobDocument:
+) -> documents.JobOfLocation:
     """Cancel a job that has no run yet; if it has one, terminate the run in Dagster."""
     return _change(job_control.cancel_job, service, caller, id, response, if_match)
 
@@ -138,7 +135,7 @@ def _change(
     id: str,
     response: Response,
     if_match: str | None,
-) -> documents.JobDocument:
+) -> documents.JobOfLocation:
     """Changes a job, unless it was changed since it was read."""
     with service.database.read() as tx:
         place, explained, _ = _explained(service, tx, caller, id)
@@ -147,6 +144,14 @@ def _change(
             parameters.check_etag(if_match, etag(_explained(service, tx, caller, id)[2]))
         job = act(tx, place, id, utc_now(), actor=caller.actor)
     response.headers["ETag"] = etag(job)
-    return documents.JobDocument.model_validate(
-        {"location": place.name, **job_json(job, explained.schedule.name)}
-    )
+    return _document(place, job, explained.schedule.name)
+
+
+def explanation_of(place: Location, explained: Explanation) -> documents.ExplanationOfLocation:
+    """Returns why a job of a location waits."""
+    found = explanation_document(explained)
+    return documents.ExplanationOfLocation.from_record(found, location=place.name)
+
+
+def _document(place: Location, job: Job, schedule: str) -> documents.JobOfLocation:
+    return documents.JobOfLocation.from_record(job, location=place.name, schedule=schedule)

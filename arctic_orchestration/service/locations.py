@@ -21,8 +21,8 @@ def list_of_locations(service: ServiceOfApp, caller: LocationsReader) -> documen
     cluster = service.settings.cluster
     with service.database.read() as tx:
         listed_locations = list_locations(tx, cluster, utc_now())
-    listed = [one.to_json() for one in listed_locations if caller.admits(location=one.name)]
-    return documents.Places.model_validate({"cluster": cluster, "locations": listed})
+    listed = [one for one in listed_locations if caller.admits(location=one.name)]
+    return documents.Places(cluster=cluster, locations=listed)
 
 
 @router.get("/locations/{location}", response_model_exclude_unset=True)
@@ -47,7 +47,7 @@ def show_specification(
     listed = [{"location": place.name, **one.to_json()} for one in shown.schedules]
     return documents.Specification.model_validate(
         {
-            "location": about[place.name].to_json(),
+            "location": about[place.name],
             "schedules": listed,
             "deleted": list(shown.deleted),
             "next_cursor": following,

@@ -17,6 +17,7 @@ from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.simulator.lines import parse_moment
 from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.views.documents import explanation_document
 from arctic_orchestration.schedules.views.explanation import explain, explain_schedule
 from arctic_orchestration.schedules.views.why_not import why_not
 from arctic_orchestration.service.simulation import answers
@@ -91,7 +92,7 @@ class Questions:
         with self._database.read() as tx:
             place = location_by_name(tx, self._cluster, location, utc_now())
             found = explain(tx, ScheduleStore(), place, job, utc_now())
-        return {"location": place.name, **found.to_json()}
+        return {"location": place.name, **explanation_document(found).to_json()}
 
     def explain_schedule(
         self,
@@ -105,7 +106,7 @@ class Questions:
             found = explain_schedule(
                 tx, ScheduleStore(), place, schedule, utc_now(), partition=partition
             )
-        return {"location": place.name, **found.to_json()}
+        return {"location": place.name, **explanation_document(found).to_json()}
 
     def why_not(
         self,

@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter
 
+from arctic_orchestration.documents import Document
 from arctic_orchestration.schedules.views.holders import holders_by_resource, waiting_by_resource
 from arctic_orchestration.service.access import QueuesReader
-from arctic_orchestration.service.documents import Document
 from arctic_orchestration.service.service import ServiceOfApp
 
 router = APIRouter(tags=["run queue"])

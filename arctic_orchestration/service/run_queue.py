@@ -7,7 +7,7 @@ instance of ``DAGSTER_HOME`` as it is then.
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Path, Query, Response
 
@@ -19,13 +19,18 @@ from arctic_orchestration.errors import (
     RequestRefused,
     TransitionRefused,
 )
-from arctic_orchestration.quantities import iso
 from arctic_orchestration.run_queue import pauses
 from arctic_orchestration.run_queue.census import ActiveRun
 from arctic_orchestration.run_queue.explanation import Outlook
-from arctic_orchestration.run_queue.overview import GroupNow, QueueNow, overview, pause_json
-from arctic_orchestration.run_queue.pauses import Pausable, Pause
+from arctic_orchestration.run_queue.overview import (
+    PauseDocument,
+    of_target,
+    overview,
+    pause_document,
+)
+from arctic_orchestration.run_queue.pauses import Pausable
 from arctic_orchestration.run_queue.tags import PRIORITY, QUEUE
+from arctic_orchestration.run_queue.views.run_document import RunDetailsDocument
 from arctic_orchestration.service import paging, parameters
 from arctic_orchestration.service import run_queue_documents as documents
 from arctic_orchestration.service.access import (
@@ -47,6 +52,7 @@ if TYPE_CHECKING:
 
     from arctic_orchestration.run_queue.dagster.open_queue import Opened
 
+_Form = TypeVar("_Form", documents.QueueDetails, documents.GroupDetails)
 router = APIRouter(tags=["run queue"])
 QueueName = Annotated[str, Path(description="The queue's name in dagster.yaml.")]
 GroupName = Annotated[str, Path(description="The group's name in dagster.yaml.")]
@@ -69,11 +75,15 @@ def list_queues(service: ServiceOfApp, caller: QueuesReader) -> documents.Queues
         now = utc_now()
         outlook = queue.outlook(now)
         trouble = _trouble(queue, now)
-    shown = overview(outlook).to_json()
-    shown["queues"] = [one for one in shown["queues"] if caller.admits(queue=one["queue"])]
-    if not caller.admits():
-        shown.update(groups=[], rules=[])
-    return documents.QueuesDocument.model_validate({**_counts(outlook), **shown, **trouble})
+    shown = overview(outlook)
+    return documents.QueuesDocument.from_record(
+        shown,
+        queues=[one for one in shown.queues if caller.admits(queue=one.queue)],
+        groups=shown.groups if caller.admits() else [],
+        rules=shown.rules if caller.admits() else [],
+        **_counts(outlook),
+        **trouble,
+    )
 
 
 @router.get("/queues/{queue}", responses={200: HAS_ETAG})
@@ -83,9 +93,7 @@ def show_queue(
     """Show a queue, and the runs that hold its slots."""
     caller.check(queue=queue)
     with _opened(service) as opened:
-        return documents.QueueDetails.model_validate(
-            _described(opened, Pausable.QUEUE, queue, response)
-        )
+        return _described(opened, Pausable.QUEUE, queue, documents.QueueDetails, response)
 
 
 @router.get("/groups/{group}", responses={200: HAS_ETAG})
@@ -95,9 +103,7 @@ def show_group(
     """Show a group, and the runs that hold its slots."""
     caller.check()
     with _opened(service) as opened:
-        return documents.GroupDetails.model_validate(
-            _described(opened, Pausable.GROUP, group, response)
-        )
+        return _described(opened, Pausable.GROUP, group, documents.GroupDetails, response)
 
 
 @router.post("/queues/{queue}/{pause_action}", responses={200: HAS_ETAG})
@@ -114,9 +120,7 @@ def change_queue(
     caller.check(queue=queue)
     with _opened(service) as opened:
         _change(opened, caller, Pausable.QUEUE, queue, pause_action, reason, if_match)
-        return documents.QueueDetails.model_validate(
-            _described(opened, Pausable.QUEUE, queue, response)
-        )
+        return _described(opened, Pausable.QUEUE, queue, documents.QueueDetails, response)
 
 
 @router.post("/groups/{group}/{pause_action}", responses={200: HAS_ETAG})
@@ -133,9 +137,7 @@ def change_group(
     caller.check()
     with _opened(service) as opened:
         _change(opened, caller, Pausable.GROUP, group, pause_action, reason, if_match)
-        return documents.GroupDetails.model_validate(
-            _described(opened, Pausable.GROUP, group, response)
-        )
+        return _described(opened, Pausable.GROUP, group, documents.GroupDetails, response)
 
 
 @router.get("/runs")
@@ -163,7 +165,7 @@ def list_runs(
             "in_progress": page.in_progress,
             "max_concurrent_runs": page.max_concurrent_runs,
             **trouble,
-            "runs": [{**line, "queued_at": iso(line["queued_at"])} for line in page.lines],
+            "runs": page.lines,
             "next_cursor": paging.cursor(*page.next_after) if page.next_after else None,
         }
     )
@@ -172,17 +174,17 @@ def list_runs(
 @router.get("/runs/{run}", responses={200: HAS_ETAG})
 def explain_run(
     service: ServiceOfApp, caller: RunsReader, run: RunId, response: Response
-) -> documents.RunDetailsDocument:
+) -> RunDetailsDocument:
     """Explain why a run waits: its rules, place, age and slots."""
     caller.check_some("queue")
     with _opened(service) as queue:
-        from arctic_orchestration.run_queue.dagster.run_details import explanation_json, run_details
+        from arctic_orchestration.run_queue.dagster.run_details import run_details, run_document
 
         record = _record(queue, caller, run)
         found = run_details(queue, record, utc_now())
         explained = found.queued.run.tags if found.queued is not None else {}
         response.headers["ETag"] = _etag(run, found.status, explained)
-    return documents.RunDetailsDocument.model_validate(explanation_json(found))
+    return run_document(found)
 
 
 @router.post("/runs/{run}/prioritize", openapi_extra=_LEVEL, responses={200: HAS_ETAG})
@@ -263,20 +265,17 @@ def _counts(outlook: Outlook) -> dict[str, Any]:
     }
 
 
-def _described(queue: "Opened", kind: Pausable, name: str, response: Response) -> dict[str, Any]:
+def _described(
+    queue: "Opened", kind: Pausable, name: str, form: type[_Form], response: Response
+) -> _Form:
     """Returns a queue or group with the runs that hold its slots."""
     pauses.check_known(queue.rules, kind, name)
     outlook = queue.outlook(utc_now())
-    found = overview(outlook)
-    lines: list[QueueNow | GroupNow] = [*(found.groups if kind == "group" else found.queues)]
-    line = next(line for line in lines if line.name == name)
-    holders = [
-        {"run_id": run.run_id, "program": run.program, "started_at": iso(run.started_at)}
-        for run in outlook.gates.census.active
-        if _is_in(run, kind, name)
-    ]
-    response.headers["ETag"] = _etag_of_pause(kind, name, line.pause)
-    return {**line.to_json(), "holders": holders}
+    line = of_target(overview(outlook), kind, name)
+    active = outlook.gates.census.active
+    holders = documents.SlotDocument.from_records(run for run in active if _is_in(run, kind, name))
+    response.headers["ETag"] = _etag_of_pause(kind, name, line.paused)
+    return form.from_record(line, holders=holders)
 
 
 def _is_in(run: ActiveRun, kind: Pausable, name: str) -> bool:
@@ -298,7 +297,7 @@ def _change(
     with queue.database.begin() as tx:
         dialect.lock(tx, f"{kind} {name}")
         before = pauses.present(tx, queue.rules, queue.cluster, kind, name)
-        parameters.check_etag(if_match, _etag_of_pause(kind, name, before))
+        parameters.check_etag(if_match, _etag_of_pause(kind, name, pause_document(before)))
         if (before is not None) == wanted:
             text = before.text if before is not None else f"{kind} {name} is not paused"
             raise TransitionRefused(f"{text}; nothing was changed")
@@ -322,8 +321,8 @@ def _record(queue: "Opened", caller: Caller, run: str) -> "RunRecord":
     return found[0]
 
 
-def _etag_of_pause(kind: Pausable, name: str, pause: Pause | None) -> str:
-    return parameters.etag(kind.value, name, pause_json(pause))
+def _etag_of_pause(kind: Pausable, name: str, pause: PauseDocument | None) -> str:
+    return parameters.etag(kind.value, name, pause)
 
 
 def _etag(run: str, status: str, tags: Mapping[str, str]) -> str:

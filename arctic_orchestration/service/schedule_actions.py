@@ -10,7 +10,6 @@ from arctic_orchestration.errors import ArcticError, TransitionRefused
 from arctic_orchestration.schedules import control, job_control
 from arctic_orchestration.schedules.lookup import schedule_by_name
 from arctic_orchestration.schedules.store import ScheduleStatus, ScheduleStore
-from arctic_orchestration.schedules.views.explanation import job_json
 from arctic_orchestration.service import documents, parameters
 from arctic_orchestration.service.access import Caller, SchedulesWriter
 from arctic_orchestration.service.bulk import BulkOptions, Progress
@@ -32,7 +31,7 @@ def enable_schedule(
     response: Response,
     if_match: parameters.IfMatch = None,
     location: parameters.Location = None,
-) -> documents.ScheduleDocument:
+) -> documents.ScheduleOfLocation:
     """Enable a schedule: it takes events from now on; 409 if it is enabled."""
     return _act(service, caller, "enable", name, response, if_match, location)
 
@@ -45,7 +44,7 @@ def suspend_schedule(
     response: Response,
     if_match: parameters.IfMatch = None,
     location: parameters.Location = None,
-) -> documents.ScheduleDocument:
+) -> documents.ScheduleOfLocation:
     """Suspend a schedule by its suspend_mode; 409 if it is suspended."""
     return _act(service, caller, "suspend", name, response, if_match, location)
 
@@ -57,7 +56,7 @@ def launch_schedule(
     name: parameters.Name,
     if_match: parameters.IfMatch = None,
     location: parameters.Location = None,
-) -> documents.JobDocument:
+) -> documents.JobOfLocation:
     """Launch a schedule now, past its trigger and constraints, except limits on concurrency.
 
     Its first waiting job goes with the events it has; without one, a job without events is made.
@@ -69,7 +68,7 @@ def launch_schedule(
         parameters.check_etag(if_match, etag(schedule_by_name(tx, place, name)))
         store = ScheduleStore()
         job = job_control.launch_schedule(tx, store, place, name, now, actor=caller.actor)
-    return documents.JobDocument.model_validate({"location": place.name, **job_json(job, name)})
+    return documents.JobOfLocation.from_record(job, schedule=name, location=place.name)
 
 
 @router.post("/schedule-actions/{action}")
@@ -139,7 +138,7 @@ def _act(
     response: Response,
     if_match: str | None,
     location: str | None,
-) -> documents.ScheduleDocument:
+) -> documents.ScheduleOfLocation:
     with service.changing(caller, location, ticks=action == "suspend", schedule=name) as change:
         tx, place, store = change.tx, change.place, change.state.store
         parameters.check_etag(if_match, etag(schedule_by_name(tx, place, name)))

@@ -22,11 +22,13 @@ from arctic_orchestration.schedules.lookup import (
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_history import history_of
 from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.views.documents import schedule_document
 from arctic_orchestration.schedules.views.explanation import explain_schedule
-from arctic_orchestration.schedules.views.listing import one_schedule
+from arctic_orchestration.schedules.views.listing import ListedSchedule, one_schedule
 from arctic_orchestration.service import documents, parameters
 from arctic_orchestration.service.access import SchedulesReader, SchedulesWriter
 from arctic_orchestration.service.bodies import JsonObject, body_schema
+from arctic_orchestration.service.jobs import explanation_of
 from arctic_orchestration.service.paging import Cursor, Limit
 from arctic_orchestration.service.parameters import HAS_ETAG
 from arctic_orchestration.service.schedule_lists import Wanted, page_of_schedules, wanted
@@ -77,10 +79,8 @@ def list_schedules(
     with service.database.read() as tx:
         places = service.places(tx, caller, location)
         matched, following = page_of_schedules(tx, caller, places, filters, cursor, limit)
-    listed = [{"location": place.name, **one.to_json()} for place, one in matched]
-    return documents.SchedulePageDocument.model_validate(
-        {"schedules": listed, "next_cursor": following}
-    )
+    listed = [_of_location(place, one) for place, one in matched]
+    return documents.SchedulePageDocument(schedules=listed, next_cursor=following)
 
 
 @router.post(
@@ -98,7 +98,7 @@ def create_schedule(
     body: JsonObject,
     response: Response,
     location: parameters.Location = None,
-) -> documents.ScheduleDocument:
+) -> documents.ScheduleOfLocation:
     """Create a schedule; it is suspended unless it says enabled."""
     schedule = Schedule.parse(body, field="Schedule")
     with service.changing(caller, location, schedule=schedule.name) as change:
@@ -122,7 +122,7 @@ def show_schedule(
     name: parameters.Name,
     response: Response,
     location: parameters.Location = None,
-) -> documents.ScheduleDocument:
+) -> documents.ScheduleOfLocation:
     """Show a schedule: its definition and its state."""
     with service.reading(caller, location, schedule=name) as (tx, place, store):
         return document(tx, store, place, name, response)
@@ -137,7 +137,7 @@ def replace_schedule(
     response: Response,
     if_match: parameters.IfMatch = None,
     location: parameters.Location = None,
-) -> documents.ScheduleDocument:
+) -> documents.ScheduleOfLocation:
     """Replace the definition of a schedule.
 
     Its status is kept, and its waiting jobs are discarded. An equal definition changes nothing.
@@ -164,7 +164,7 @@ def update_schedule(
     response: Response,
     if_match: parameters.IfMatch = None,
     location: parameters.Location = None,
-) -> documents.ScheduleDocument:
+) -> documents.ScheduleOfLocation:
     """Update some fields of a schedule by a JSON merge patch (RFC 7396).
 
     A field that is null gets its default. Otherwise as for replacing.
@@ -218,13 +218,11 @@ def explanation(
     name: parameters.Name,
     location: parameters.Location = None,
     partition: parameters.Text = None,
-) -> documents.ExplanationDocument:
+) -> documents.ExplanationOfLocation:
     """Explain why a schedule, or a partition of its target, has not run yet."""
     with service.reading(caller, location, schedule=name) as (tx, place, store):
         explained = explain_schedule(tx, store, place, name, utc_now(), partition=partition)
-    return documents.ExplanationDocument.model_validate(
-        {"location": place.name, **explained.to_json()}
-    )
+    return explanation_of(place, explained)
 
 
 def etag(row: ScheduleRow) -> str:
@@ -241,11 +239,15 @@ def _apply(change: Change, schedule: Schedule, caller: SchedulesWriter) -> None:
 
 def document(
     tx: sa.Connection, store: ScheduleStore, place: Location, name: str, response: Response
-) -> documents.ScheduleDocument:
+) -> documents.ScheduleOfLocation:
     row = schedule_by_name(tx, place, name)
     response.headers["ETag"] = etag(row)
-    listed = one_schedule(tx, store, place, row)
-    return documents.ScheduleDocument.model_validate({"location": place.name, **listed.to_json()})
+    return _of_location(place, one_schedule(tx, store, place, row))
+
+
+def _of_location(place: Location, listed: ListedSchedule) -> documents.ScheduleOfLocation:
+    found = schedule_document(listed)
+    return documents.ScheduleOfLocation.from_record(found, location=place.name)
 
 
 def _named(form: Mapping[str, Any], name: str) -> Schedule:

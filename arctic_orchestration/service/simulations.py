@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.documents import At, Document
 from arctic_orchestration.quantities import iso
 from arctic_orchestration.schedules.inventory import inventories
 from arctic_orchestration.schedules.lookup import schedule_if_there
@@ -19,7 +20,6 @@ from arctic_orchestration.schedules.views.recorded_span import recorded_span
 from arctic_orchestration.service import parameters, simulation
 from arctic_orchestration.service.access import SchedulesReader
 from arctic_orchestration.service.bodies import JsonObject, body_schema
-from arctic_orchestration.service.documents import At, Document
 from arctic_orchestration.service.service import ServiceOfApp
 from arctic_orchestration.specification import Specification
 

@@ -4,7 +4,7 @@ A task is one thing in all clusters and locations that declare it, so a scope ad
 with ``asset=``: a limit to a location would let one declarer skip the task of all the others.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Path, Query, Response
@@ -12,19 +12,19 @@ from fastapi import APIRouter, Path, Query, Response
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.freshness import definitions, skip_list, submissions
 from arctic_orchestration.freshness.dagster.plain_assets import PlainAssets
-from arctic_orchestration.freshness.skip_list import Skip
 from arctic_orchestration.freshness.status import events_of
 from arctic_orchestration.freshness.views.documents import (
-    child_json,
-    event_json,
-    graph_json,
-    submission_json,
-    task_json,
+    ChildDocument,
+    GraphDocument,
+    StepDocument,
+    SubmissionDocument,
+    TaskDocument,
+    graph_document,
+    task_document,
 )
 from arctic_orchestration.freshness.views.explanation import explain
 from arctic_orchestration.freshness.views.overview import TaskOverview, task_overview
 from arctic_orchestration.freshness.views.tasks import TaskView, task_views
-from arctic_orchestration.quantities import iso
 from arctic_orchestration.service import paging, parameters
 from arctic_orchestration.service import tasks_documents as documents
 from arctic_orchestration.service.access import Caller, FreshnessReader, FreshnessWriter
@@ -54,7 +54,7 @@ def list_tasks(
 ) -> documents.TaskPage:
     """List tasks of all clusters by name, with their freshness and their parents'."""
     (after,) = paging.values(cursor, str) or ("",)
-    listed: list[dict[str, Any]] = []
+    listed: list[TaskDocument] = []
     with service.database.read() as tx:
         assets = PlainAssets()
         while True:
@@ -62,12 +62,12 @@ def list_tasks(
             # A declaration of another version of the package may be unreadable.
             known = task_overview(tx, assets, _readable(tx, caller, names))
             found = known.views.values()
-            listed += [task_json(known, one) for one in found if fresh in (None, one.fresh)]
+            listed += [task_document(known, one) for one in found if fresh in (None, one.fresh)]
             if len(names) <= limit or len(listed) > limit:
                 break
             after = names[-1]
-    following = paging.cursor(listed[limit - 1]["task"]) if len(listed) > limit else None
-    return documents.TaskPage.model_validate({"tasks": listed[:limit], "next_cursor": following})
+    following = paging.cursor(listed[limit - 1].task) if len(listed) > limit else None
+    return documents.TaskPage(tasks=listed[:limit], next_cursor=following)
 
 
 @router.get("/tasks/{task:path}", responses={200: HAS_ETAG})
@@ -84,14 +84,12 @@ def show_task(
         history = [event for _, event in events_of(tx, task=task, limit=_LATEST)]
         latest = submissions.latest_of(tx, task, _LATEST)
     response.headers["ETag"] = _etag(view)
-    return documents.TaskDetails.model_validate(
-        {
-            **task_json(known, view),
-            "children": [child_json(edge) for edge in known.children(task)],
-            "submissions": [submission_json(one) for one in latest],
-            "history": [event_json(event) for event in history],
-            "explanation": found.lines(),
-        }
+    return documents.TaskDetails.from_record(
+        task_document(known, view),
+        children=ChildDocument.from_records(known.children(task)),
+        submissions=SubmissionDocument.from_records(latest),
+        history=StepDocument.from_records(history),
+        explanation=found.lines(),
     )
 
 
@@ -100,18 +98,16 @@ def show_graph(
     service: ServiceOfApp,
     caller: FreshnessReader,
     task: Annotated[Text, Query(description="Only this task and its ancestors.")] = None,
-) -> documents.GraphDocument:
+) -> GraphDocument:
     """Show tasks and the freshness of each parent for each child."""
     if task is not None:
         caller.check(asset=task)
     with service.database.read() as tx:
         known = _known(tx, PlainAssets(), task)
-    graph = graph_json(known, task)
-    return documents.GraphDocument.model_validate(
-        {
-            "tasks": [one for one in graph["tasks"] if caller.admits(asset=one["task"])],
-            "edges": [one for one in graph["edges"] if caller.admits(asset=one["child"])],
-        }
+    graph = graph_document(known, task)
+    return GraphDocument(
+        tasks=[one for one in graph.tasks if caller.admits(asset=one.task)],
+        edges=[one for one in graph.edges if caller.admits(asset=one.child)],
     )
 
 
@@ -134,8 +130,7 @@ def submit_tasks(
         details = form.model_dump(exclude={"names", "with_parents"})
         details["submissions"] = len(made)
         audit.record(tx, actor, "tasks", "submit", ", ".join(form.names), **details)
-    submitted = [submission_json(one) for one in made]
-    return documents.SubmissionsDocument.model_validate({"submissions": submitted})
+    return documents.SubmissionsDocument(submissions=SubmissionDocument.from_records(made))
 
 
 @router.get("/skip-list")
@@ -143,7 +138,7 @@ def list_skipped(service: ServiceOfApp, caller: FreshnessReader) -> documents.Sk
     """List the tasks on the skip list."""
     with service.database.read() as tx:
         found = [one for one in skip_list.skips(tx) if caller.admits(asset=one.task)]
-    return documents.SkipList(skipped=[_skip_document(one) for one in found])
+    return documents.SkipList(skipped=documents.SkipDocument.from_records(found))
 
 
 @router.put("/skip-list/{task:path}", openapi_extra=_SKIP, responses={200: HAS_ETAG})
@@ -168,7 +163,7 @@ def skip_task(
         done = skip_list.skip(tx, task, form.reason, by=actor.name, cluster=actor.cluster)
         audit.record(tx, actor, "tasks", "skip", task, reason=form.reason)
         response.headers["ETag"] = _etag(_view(tx, task))
-    return _skip_document(done)
+    return documents.SkipDocument.from_record(done)
 
 
 @router.delete("/skip-list/{task:path}", status_code=204)
@@ -228,7 +223,3 @@ def _etag(view: TaskView) -> str:
     """Returns the ETag of a task: of its last success, its submissions and its skip."""
     live = [(one.id, one.state.value) for one in view.live]
     return parameters.etag(view.name, view.row.last_token, view.row.token, view.skipped, live)
-
-
-def _skip_document(one: Skip) -> documents.SkipDocument:
-    return documents.SkipDocument(task=one.task, reason=one.reason, by=one.by, at=str(iso(one.at)))

@@ -4,41 +4,27 @@ Only for callers with ``*:write`` without limits. That includes every scope, so 
 never may do more than its creator.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 from pydantic import Field
 
+from arctic_orchestration.documents import Document
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import parse_duration
 from arctic_orchestration.service import parameters, tokens
 from arctic_orchestration.service.access import Administrator
 from arctic_orchestration.service.bodies import JsonObject, body_schema
-from arctic_orchestration.service.documents import At, Document
 from arctic_orchestration.service.parameters import HAS_ETAG
 from arctic_orchestration.service.scopes import parse_scopes
 from arctic_orchestration.service.service import ServiceOfApp
-from arctic_orchestration.service.tokens import Token
+from arctic_orchestration.service.tokens import Token, TokenDocument, document_of
 from arctic_orchestration.specification import Specification
 from arctic_orchestration.state.dialect import database_time
 
 router = APIRouter(tags=["tokens"])
 TokenName = Annotated[str, Path(description="The token's name.")]
 _MOST_SCOPES = 100
-
-
-class TokenDocument(Document):
-    """A token, without its secret."""
-
-    name: str
-    status: Literal["active", "expired", "revoked"]
-    scopes: list[str]
-    created_at: At
-    created_by: str
-    expires_at: At | None
-    revoked_at: At | None
-    #: with an error of five minutes
-    used_at: At | None
 
 
 class NewToken(TokenDocument):
@@ -75,7 +61,7 @@ def list_tokens(service: ServiceOfApp, caller: Administrator) -> TokenList:
     with service.database.read() as tx:
         now = database_time(tx)
         found = tokens.every(tx, caller.actor.cluster)
-    return TokenList.model_validate({"tokens": [token.to_json(now) for token in found]})
+    return TokenList(tokens=[document_of(token, now) for token in found])
 
 
 @router.get("/tokens/{token}", responses={200: HAS_ETAG})
@@ -88,7 +74,7 @@ def show_token(
         now = database_time(tx)
         found = tokens.by_name(tx, caller.actor.cluster, token)
     response.headers["ETag"] = _etag(found)
-    return TokenDocument.model_validate(found.to_json(now))
+    return document_of(found, now)
 
 
 @router.post("/tokens", status_code=201, openapi_extra=_FORM, responses={201: HAS_ETAG})
@@ -110,7 +96,7 @@ def create_token(
         made = tokens.by_name(tx, caller.actor.cluster, form.name)
         now = database_time(tx)
     response.headers["ETag"] = _etag(made)
-    return NewToken.model_validate({**made.to_json(now), "token": text})
+    return NewToken.from_record(document_of(made, now), token=text)
 
 
 @router.post("/tokens/{token}/revoke", responses={200: HAS_ETAG})
@@ -130,7 +116,7 @@ def revoke_token(
         after = tokens.by_name(tx, caller.actor.cluster, token)
         now = database_time(tx)
     response.headers["ETag"] = _etag(after)
-    return TokenDocument.model_validate(after.to_json(now))
+    return document_of(after, now)
 
 
 def _etag(token: Token) -> str:

@@ -12,10 +12,11 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
+from arctic_orchestration.documents import At, Document
 from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.quantities import iso
@@ -52,18 +53,24 @@ class Token:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
 
-    def to_json(self, now: datetime) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {
-            "name": self.name,
-            "status": self.status(now),
-            "scopes": list(self.scopes),
-            "created_at": iso(self.created_at),
-            "created_by": self.created_by,
-            "expires_at": iso(self.expires_at),
-            "revoked_at": iso(self.revoked_at),
-            "used_at": iso(self.used_at),
-        }
+
+class TokenDocument(Document):
+    """A token, without its secret."""
+
+    name: str
+    status: Literal["active", "expired", "revoked"]
+    scopes: list[str]
+    created_at: At
+    created_by: str
+    expires_at: At | None
+    revoked_at: At | None
+    #: with an error of five minutes
+    used_at: At | None
+
+
+def document_of(token: Token, now: datetime) -> TokenDocument:
+    """Returns a token without its secret."""
+    return TokenDocument.from_record(token, status=token.status(now))
 
 
 def create(

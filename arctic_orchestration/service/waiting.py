@@ -1,111 +1,41 @@
 """``/waiting`` and ``/why-not``: what waits for what, and why a schedule did not launch."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.documents import At
 from arctic_orchestration.schedules.views.why_not import why_not
-from arctic_orchestration.schedules.views.why_not_answer import Source
+from arctic_orchestration.schedules.views.why_not_answer import WhyNot
 from arctic_orchestration.service import parameters
 from arctic_orchestration.service.access import SchedulesReader, WaitingReader
-from arctic_orchestration.service.documents import At, Document, Page
+from arctic_orchestration.service.documents import Page
 from arctic_orchestration.service.paging import Cursor, Limit
 from arctic_orchestration.service.parameters import Text
 from arctic_orchestration.service.service import ServiceOfApp
 from arctic_orchestration.waiting.reader import waiting, waiting_by_cause
+from arctic_orchestration.waiting.views import CauseGroup, Trouble
 from arctic_orchestration.waiting.wait_filter import WaitFilter
-from arctic_orchestration.waits import Certainty, WaitKind
+from arctic_orchestration.waits import Wait, WaitKind
 
 router = APIRouter(tags=["waiting"])
-
-
-class HolderDocument(Document):
-    """Who or what holds something that waits."""
-
-    kind: str
-    id: str
-    text: str
-
-
-class UntilDocument(Document):
-    """When a wait ends: at a known moment, at a forecast one, or unknown."""
-
-    certainty: Certainty
-    at: At | None
-    event: str
-
-
-class WaitDocument(Document):
-    """Something that waits, and what a person can do."""
-
-    kind: WaitKind
-    id: str
-    name: str
-    location: str | None
-    since: At
-    cause: str
-    reason: str
-    held_by: list[HolderDocument]
-    until: UntilDocument
-    actions: list[str]
-
-
-class ExampleDocument(Document):
-    """One of the oldest waits of a cause."""
-
-    id: str
-    name: str
-    location: str | None
-    since: At
-    reason: str
-
-
-class CauseDocument(Document):
-    """All that waits of one kind for one cause."""
-
-    kind: WaitKind
-    cause: str
-    count: int
-    since: At
-    examples: list[ExampleDocument]
-
-
-class TroubleDocument(Document):
-    """Why something may wait that is not listed, or everything of a feature waits."""
-
-    room: str
-    text: str
 
 
 class WaitsDocument(Page):
     """What waits, oldest first; with ``group_by=cause`` its causes in place of the waits."""
 
     at: At
-    waits: list[WaitDocument] | None = None
+    waits: list[Wait] | None = None
     count: int | None = None
-    groups: list[CauseDocument] | None = None
-    troubles: list[TroubleDocument]
+    groups: list[CauseGroup] | None = None
+    troubles: list[Trouble]
 
 
-class EvidenceDocument(Document):
-    """Something that happened around the moment."""
-
-    at: At
-    text: str
-
-
-class WhyNotDocument(Document):
+class WhyNotDocument(WhyNot):
     """Why a schedule did not launch at a moment."""
 
     location: str
-    schedule: str
-    at: At
-    cause: str
-    answer: str
-    source: Source
-    job: str | None
-    evidence: list[EvidenceDocument]
 
 
 @router.get("/waiting", response_model_exclude_unset=True)
@@ -131,10 +61,10 @@ def list_waiting(
     cluster, now = service.settings.cluster, utc_now()
     with service.database.read() as tx:
         if group_by is not None:
-            found: dict[str, Any] = waiting_by_cause(tx, cluster, now, wanted).to_json()
-            return WaitsDocument.model_validate({**found, "next_cursor": None})
-        found = waiting(tx, cluster, now, wanted, after=cursor, limit=limit).to_json()
-    return WaitsDocument.model_validate({"next_cursor": found.pop("next_after"), **found})
+            found = waiting_by_cause(tx, cluster, now, wanted)
+            return WaitsDocument.model_validate({**found.to_json(), "next_cursor": None})
+        page = waiting(tx, cluster, now, wanted, after=cursor, limit=limit).to_json()
+    return WaitsDocument.model_validate({"next_cursor": page.pop("next_after"), **page})
 
 
 @router.get("/why-not")
@@ -152,4 +82,4 @@ def explain_missed_launch(
     moment = parameters.moment(at, field="at")
     with service.reading(caller, location, schedules=[schedule]) as (tx, place, store):
         found = why_not(tx, store, place, schedule, moment, utc_now())
-    return WhyNotDocument.model_validate({"location": place.name, **found.to_json()})
+    return WhyNotDocument(location=place.name, **dict(found))

@@ -5,10 +5,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from arctic_orchestration.compaction.queue.task import TaskKind, TaskState
+from arctic_orchestration.compaction.views.documents import WorkerDocument
 from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.compaction.work.workers import Order
+from arctic_orchestration.documents import Document
 from arctic_orchestration.lake.file_groups import DeleteKind
-from arctic_orchestration.service.documents import At, Document
 from arctic_orchestration.specification import Specification
 
 #: the longest wait of a claim, which is the worker's heartbeat meanwhile. A proxy that ends it
@@ -101,36 +102,6 @@ class ReleaseForm(Specification):
 
     fencing_token: Number
     reason: Reason = "its worker ends"
-
-
-class MergeDocument(Document):
-    """A live attempt at a merge task."""
-
-    task: str
-    table: str
-    claimed_at: At
-    #: when its lease ends, unless it is renewed
-    expires_at: At
-
-
-class WorkerDocument(Document):
-    """A worker of compaction."""
-
-    worker: str
-    name: str
-    queues: list[str]
-    slots: int
-    host: str
-    memory: int | None
-    version: str
-    labels: dict[str, str]
-    started_at: At
-    seen_at: At
-    order: Order
-    #: how many merges it has
-    tasks: int
-    #: oldest first
-    merges: list[MergeDocument]
 
 
 class Workers(Document):

@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from arctic_orchestration.compaction import control
 from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.views.documents import WorkerDocument
 from arctic_orchestration.compaction.views.workers import busy_workers, with_merges
 from arctic_orchestration.compaction.work import attempt_lookup, attempts, workers
 from arctic_orchestration.compaction.work.attempt import AttemptState
@@ -43,14 +44,18 @@ WorkerAction = Literal["drain", "resume", "stop"]
 def list_workers(service: ServiceOfApp, caller: WorkersReader) -> documents.Workers:
     """List workers that were seen within two minutes, those of the state database too."""
     with service.database.read() as tx:
-        listed = [busy.to_json() for busy in busy_workers(tx) if admits(caller, busy.worker.queues)]
-    return documents.Workers.model_validate({"workers": listed})
+        listed = [
+            WorkerDocument.from_record(busy)
+            for busy in busy_workers(tx)
+            if admits(caller, busy.worker.queues)
+        ]
+    return documents.Workers(workers=listed)
 
 
 @router.get("/{worker}", responses={200: HAS_ETAG})
 def show_worker(
     service: ServiceOfApp, caller: WorkersReader, worker: WorkerId, response: Response
-) -> documents.WorkerDocument:
+) -> WorkerDocument:
     """Show a worker, and what it is to do."""
     with service.database.read() as tx:
         one = _known(tx, caller, worker)
@@ -120,8 +125,7 @@ async def claim(
         if await request.is_disconnected():
             break
         answer, one = await run_in_threadpool(_claimed, service, caller, worker, form.key)
-    answer.waited_seconds = time.monotonic() - began_at
-    return answer
+    return answer.model_copy(update={"waited_seconds": time.monotonic() - began_at})
 
 
 @router.post("/{worker}/beat", openapi_extra=takes(documents.BeatForm))
@@ -158,13 +162,13 @@ async def act_on_worker(
     worker_action: WorkerAction,
     response: Response,
     if_match: parameters.IfMatch = None,
-) -> documents.WorkerDocument:
+) -> WorkerDocument:
     """Drain a worker (it finishes its tasks and claims nothing), resume it, or make it stop.
 
     One that stops puts its tasks back and ends.
     """
 
-    def act() -> documents.WorkerDocument:
+    def act() -> WorkerDocument:
         with service.database.begin() as tx:
             before = workers.lock_worker(tx, worker)
             check_queues(caller, before.queues)
@@ -243,6 +247,6 @@ def _etag(one: Worker) -> str:
     return parameters.etag(one.id, one.order)
 
 
-def _described(tx: sa.Connection, one: Worker) -> documents.WorkerDocument:
+def _described(tx: sa.Connection, one: Worker) -> WorkerDocument:
     (busy,) = with_merges(tx, [one])
-    return documents.WorkerDocument.model_validate(busy.to_json())
+    return WorkerDocument.from_record(busy)

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.quantities import iso
+from arctic_orchestration.documents import At, Document, source
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.tables import audit
 
@@ -65,21 +65,21 @@ class AuditRecord:
     after: Mapping[str, Any] | None = None
     number: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {
-            "at": iso(self.at),
-            "actor": self.actor.name,
-            "cluster": self.actor.cluster,
-            "feature": self.feature,
-            "action": self.action,
-            "subject": self.subject,
-            "details": dict(self.details),
-            "before": self.before,
-            "after": self.after,
-            "address": self.actor.address,
-            "request_id": self.actor.request_id,
-        }
+
+class AuditDocument(Document):
+    """One change by a person."""
+
+    at: At
+    actor: str = source("actor.name")
+    cluster: str = source("actor.cluster")
+    feature: str
+    action: str
+    subject: str
+    details: dict[str, Any]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    address: str = source("actor.address")
+    request_id: str = source("actor.request_id")
 
 
 def record(

@@ -124,6 +124,7 @@ class Database:
         """Upgrades the schema to :data:`SCHEMA_REVISION`; safe for concurrent processes.
 
         Errors:
+            SchemaOutdated: it is from before the first migration.
             SchemaTooNew: a newer version of the package upgraded it.
         """
         from arctic_orchestration.state.migrations import upgrade

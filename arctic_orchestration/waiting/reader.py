@@ -202,7 +202,8 @@ class _Reader:
                 found = {row.keys: error for row in rows}
             details |= {(place, keys): one for keys, one in found.items()}
         return [
-            Wait.of(one.rows.kind, one.row, details.get((one.place, one.row.keys))) for one in page
+            Wait.of_row(one.rows.kind, one.row, details.get((one.place, one.row.keys)))
+            for one in page
         ]
 
 

@@ -282,7 +282,7 @@ def test_what_keeps_common_events_is_not_counted_as_a_waiting_job(lake: MakeWorl
             (schedule,) = list_schedules(tx, ScheduleStore(), place).listed
             (location,) = list_locations(tx, "default", at(2 * DAY))
             (states, _), *_ = living_jobs(tx, "default", at(2 * DAY)).values()
-        return schedule.waiting, location.waiting, states[JobState.WAITING_TRIGGER]
+        return schedule.waiting, location.jobs_waiting, states[JobState.WAITING_TRIGGER]
 
     assert counted() == (0, 0, 0)
     here.feed.arrive("raw/days", "2027-01-01")

@@ -1,12 +1,16 @@
 """The drawing of a table's file sizes."""
 
-from arctic_orchestration.service.compaction_documents import CompactionRecordDocument
+from datetime import datetime
+
+from arctic_orchestration.compaction.views.documents import CompactionRecordDocument
+from arctic_orchestration.quantities import iso
 from arctic_orchestration.service.pages.sizes import size_chart
 
 
 def record(at: str, *, files: tuple[int, int], size: tuple[int, int]) -> CompactionRecordDocument:
     return CompactionRecordDocument(
-        table="t", snapshot_id=1, at=at, tasks=[], files_in=files[0], files_out=files[1],
+        table="t", snapshot_id=1, at=datetime.fromisoformat(at), tasks=[],
+        files_in=files[0], files_out=files[1],
         delete_files_removed=0, bytes_in=size[0], bytes_out=size[1], rows=1, rows_deleted=0,
         merge_seconds=1.0, waited_seconds=0.0, ways={},
     )  # fmt: skip
@@ -25,7 +29,7 @@ def test_sizes_stand_over_time_from_the_ground_up() -> None:
     # 600 wide, 160 high; 200 bytes are at the top, which is 0.
     assert chart.after == "0.0,80.0 150.0,0.0 600.0,120.0"
     assert chart.before == "0.0,152.0 150.0,144.0 600.0,156.0"
-    assert (chart.most, chart.begin, chart.end) == (
+    assert (chart.most, iso(chart.begin), iso(chart.end)) == (
         200, "2026-01-01T12:00:00Z", "2026-01-01T16:00:00Z",
     )  # fmt: skip
 

@@ -12,13 +12,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from arctic_orchestration.compaction.work import workers
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, SchemaOutdated
-from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 from arctic_orchestration.state.migrations import VERSION_TABLE, configuration
 from arctic_orchestration.state.tables import metadata
 from arctic_orchestration_tests.postgres import PostgresServer
+
+FIRST = "0028"
 
 
 def schema(connection: sa.Connection) -> dict[str, Any]:
@@ -75,12 +75,21 @@ def other_url(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> A
     server.drop_database(name)
 
 
+def restore_first_schema(database: Database) -> None:
+    """Makes the tables as they were when migrations began."""
+    with database.begin() as tx:
+        file = Path(__file__).parent / f"schema_{FIRST}_{tx.dialect.name}.sql"
+        for statement in file.read_text().strip().split(";\n"):
+            tx.execute(sa.text(statement))
+        command.stamp(configuration(tx), FIRST)
+
+
 def test_a_migrated_database_has_the_schema_of_a_fresh_one(empty_url: str, other_url: str) -> None:
     """Column for column, index for index, with the conditions of partial indexes."""
     migrated, fresh = Database(empty_url), Database(other_url)
+    restore_first_schema(migrated)
     migrated.upgrade()
-    with fresh.begin() as tx:
-        metadata.create_all(tx)
+    fresh.upgrade()
     with migrated.read() as one, fresh.read() as two:
         upgraded, created = schema(one), schema(two)
         assert sorted(upgraded) == sorted(metadata.tables)
@@ -124,120 +133,17 @@ def test_the_revision_of_the_package_is_the_last_migration(empty_url: str) -> No
     database.close()
 
 
-def test_ends_from_before_the_reports_are_never_reported(empty_url: str) -> None:
-    """What lives when the column comes has its end reported one day."""
-    database = Database(empty_url)
+def test_a_schema_from_before_the_first_migration_is_refused(database_url: str) -> None:
+    """With what to do, and unchanged, whether it is opened or upgraded."""
+    database = Database(database_url)
     with database.begin() as tx:
-        command.upgrade(configuration(tx), "0007")
-    insert = sa.text(
-        "insert into arctic_task_submissions (id, task, cluster, location, group_id, by, state,"
-        " reason, state_at, required_since, force, by_hand, submits_parents, submitted_at,"
-        " ended_at) values (:id, 't', 'c', 'l', 'g', 'ann', 's', '', :now, :now, false, false,"
-        " true, :now, :end)"
-    )
-    now = "2026-01-01 12:00:00.000000"
-    with database.begin() as tx:
-        tx.execute(insert, {"id": "ended", "now": now, "end": now})
-        tx.execute(insert, {"id": "lives", "now": now, "end": None})
-    database.upgrade()
-    with database.read() as tx:
-        rows = sa.text("select id, ended_at = reported_at from arctic_task_submissions order by id")
-        assert [tuple(row) for row in tx.execute(rows)] == [("ended", True), ("lives", None)]
-    database.close()
-
-
-def test_waits_from_before_the_causes_get_theirs(empty_url: str) -> None:
-    """Held jobs by their verdicts, queued runs by their gate; without a verdict there is none."""
-    database = Database(empty_url)
-    with database.begin() as tx:
-        command.upgrade(configuration(tx), "0023")
-    now = "2026-01-01 12:00:00.000000"
-    job = sa.text(
-        "insert into arctic_jobs (id, location_id, schedule_id, schedule_version, state, reason,"
-        " arrivals, priority, created_at, verdicts) values (:id, 1, 's', 1, :state, '', '[]', 0,"
-        " :now, :verdicts)"
-    )
-    verdicts = (
-        '[{"constraint": "load", "decision": "admit"}, {"constraint": "rate", "decision": "hold"}]'
-    )
-    admits = '[{"constraint": "load", "decision": "admit"}]'
-    with database.begin() as tx:
-        tx.execute(sa.text("insert into arctic_locations (id, cluster, name) values (1, 'c', 'l')"))
-        tx.execute(
-            sa.text(
-                "insert into arctic_schedules (id, location_id, name, version, origin, status,"
-                " spec, created_at, updated_at, status_at) values ('s', 1, 's', 1, 'api',"
-                " 'enabled', '', :now, :now, :now)"
-            ),
-            {"now": now},
-        )
-        for id, state, text in (
-            ("a", "waiting_constraints", verdicts),
-            ("b", "waiting_constraints", admits),
-            ("c", "waiting_constraints", None),
-            ("d", "succeeded", verdicts),
-        ):
-            tx.execute(job, {"id": id, "state": state, "verdicts": text, "now": now})
-        gates = (
-            "turn",
-            "tag:team=ops:False",
-            f"window:night:{now}:False",
-            f"paused:queue:low:{now}",
-        )
-        for number, gate in enumerate(gates):
-            tx.execute(
-                sa.text("insert into arctic_queue_waits values ('c', :id, :gate, '', :now)"),
-                {"id": str(number), "gate": gate, "now": now},
-            )
-    database.upgrade()
-    with database.read() as tx:
-        causes = tx.execute(sa.text("select cause from arctic_jobs order by id")).scalars()
-        assert list(causes) == ["rate", "target", None, None]
-        causes = tx.execute(
-            sa.text("select cause from arctic_queue_waits order by run_id")
-        ).scalars()
-        assert list(causes) == ["turn", "tag", "window:night", "paused:queue:low"]
-    database.close()
-
-
-def test_an_old_record_of_the_audit_has_no_request(empty_url: str) -> None:
-    """It was made by a command, and its object was not recorded."""
-    database = Database(empty_url)
-    with database.begin() as tx:
-        command.upgrade(configuration(tx), "0023")
-        row = "(1, '2026-01-01 12:00:00.000000', 'c', 'ann', 'tasks', 'skip', 't', '{}')"
-        tx.execute(
-            sa.text(
-                "insert into arctic_audit (id, at, cluster, actor, feature, action, subject,"
-                f" details) values {row}"
-            )
-        )
-    database.upgrade()
-    with database.read() as tx:
-        (record,) = audit.records(tx)
-    assert (record.before, record.after) == (None, None)
-    assert record.actor == audit.Actor(name="ann", cluster="c")
-    database.close()
-
-
-def test_a_worker_from_before_its_orders_runs(empty_url: str) -> None:
-    """Of its memory, version and labels nothing is known."""
-    database = Database(empty_url)
-    with database.begin() as tx:
-        command.upgrade(configuration(tx), "0026")
-        at = "2026-01-01 12:00:00.000000"
-        row = f"('w', 'one', '[]', 2, 'h', 7, '{at}', '{at}')"
-        tx.execute(
-            sa.text(
-                "insert into arctic_compaction_workers (id, name, queues, parallelism, host, pid,"
-                f" started_at, seen_at) values {row}"
-            )
-        )
-    database.upgrade()
-    with database.read() as tx:
-        worker = workers.worker_by_id(tx, "w")
-    assert worker.order is workers.Order.RUN
-    assert (worker.memory, worker.version, worker.labels) == (None, "", {})
+        tx.execute(sa.text(f"update {VERSION_TABLE} set version_num = '0027'"))
+    refusal = r"revision 0027, from before the first release; .* from 0028 on. Use an empty"
+    with pytest.raises(SchemaOutdated, match=refusal):
+        database.upgrade()
+    with pytest.raises(SchemaOutdated, match=r"has revision 0027"):
+        Database.open(database_url)
+    assert database.revision() == "0027"
     database.close()
 
 

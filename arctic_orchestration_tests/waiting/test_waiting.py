@@ -92,7 +92,7 @@ def test_each_wait_says_who_holds_it_until_when_and_what_helps(planted: Database
 
 
 def known(moment: object, event: str) -> Until:
-    return Until(certainty=Certainty.KNOWN, at=moment, event=event)  # type: ignore[arg-type]
+    return Until(certainty=Certainty.KNOWN, at=moment, event=event)
 
 
 def test_pages_have_everything_once_in_the_same_order(planted: Database) -> None:

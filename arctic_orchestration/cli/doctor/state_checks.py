@@ -96,7 +96,8 @@ def locations() -> list[Finding]:
             check=f"location {listed.name}",
             status=WARNING,
             found=f"last tick {moment(listed.ticked_at) or 'never'}; "
-            f"{counted(listed.schedules, 'schedule')}, {counted(listed.waiting, 'job')} waiting",
+            f"{counted(listed.schedules, 'schedule')}, "
+            f"{counted(listed.jobs_waiting, 'job')} waiting",
             advice=f"start its dispatcher; if it was renamed: arctic locations rename {listed.name}"
             f" NEW; if it is gone: arctic locations delete {listed.name}",
         )

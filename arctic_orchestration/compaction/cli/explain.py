@@ -1,7 +1,7 @@
 """``arctic compaction explain``: the state of one table, as a tree."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -28,9 +28,8 @@ from arctic_orchestration.compaction.cli.task import colored
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.planning.table_plan import TablePlan
 from arctic_orchestration.compaction.queue.task import Task
-from arctic_orchestration.compaction.views.plans import plan_json
+from arctic_orchestration.compaction.views.documents import PlanDocument, details_document
 from arctic_orchestration.compaction.views.table_details import TableDetails, table_details
-from arctic_orchestration.compaction.views.tables import numbers_json
 from arctic_orchestration.compaction.views.task_waits import (
     commit_text,
 )
@@ -277,14 +276,14 @@ def explanation_json(explained: ExplainedTable, now: datetime) -> dict[str, Any]
             {"name": line.name, "value": line.value, "property": line.property}
             for line in explained.lines
         ],
-        "numbers": numbers_json(seen.numbers),
+        "numbers": seen.numbers and asdict(seen.numbers),
         "trouble": seen.trouble,
         "due": explained.due_text(now)[1],
         "due_since": iso(row.due_since) if row else None,
         "rests_until": iso(row.rests_until) if row and row.rests(now) else None,
         "refused": row and row.refused,
-        "plan": explained.plan and plan_json(explained.plan),
-        **explained.details_json(),
+        "plan": explained.plan and PlanDocument.from_record(explained.plan),
+        **details_document(explained).to_json(),
         "next_commit_at": iso(row.next_commit_at) if row else None,
         "commit_trouble": row and row.commit_trouble,
     }

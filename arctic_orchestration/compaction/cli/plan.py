@@ -17,7 +17,7 @@ from arctic_orchestration.compaction.cli.task import print_files
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.planning.table_plan import LeftAlone, TablePlan
 from arctic_orchestration.compaction.queue.offers import Offered
-from arctic_orchestration.compaction.views.plans import plan_json
+from arctic_orchestration.compaction.views.documents import PlanDocument
 from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
@@ -61,7 +61,8 @@ def plan(
                     state.database, state.catalog, table, now, force=force, by=state.actor
                 )
     if as_json:
-        print_json({"table": table, "dry_run": dry_run, **plan_json(made), **offer_json(offered)})
+        document = {"table": table, "dry_run": dry_run, **PlanDocument.from_record(made).to_json()}
+        print_json({**document, **offer_json(offered)})
         return
     print_plan(table, made)
     if offered is not None:

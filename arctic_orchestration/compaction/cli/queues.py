@@ -16,7 +16,7 @@ from arctic_orchestration.compaction.queue.queues import (
     QueueState,
 )
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.views.queues import counted_json, queue_json, waiting_in
+from arctic_orchestration.compaction.views.documents import QueueDefinitionDocument, queue_document
 from arctic_orchestration.compaction.work.workers import Worker, live_workers
 from arctic_orchestration.console.display import Rows, console, counted, print_json
 from arctic_orchestration.console.state import JsonOption
@@ -42,7 +42,7 @@ def list_(as_json: JsonOption = False) -> None:
         found = queues.counted(tx)
         workers = {one.queue.name: live_workers(tx, one.queue.name) for one in found}
     if as_json:
-        print_json({"queues": [counted_json(one, workers[one.queue.name]) for one in found]})
+        print_json({"queues": [queue_document(one, workers[one.queue.name]) for one in found]})
         return
     shown = Rows(
         counted(len(found), "queue"),
@@ -57,7 +57,7 @@ def list_(as_json: JsonOption = False) -> None:
             str(queue.level),
             str(queue.share),
             f"{one.live} of {queue.capacity}",
-            str(waiting_in(one) or ""),
+            str(one.waiting or ""),
             str(one.states.get(TaskState.CLAIMED, "")),
             str(one.states.get(TaskState.MERGED, "")),
             str(one.tables or ""),
@@ -91,7 +91,7 @@ def add(
     )
     with opened_compaction(makes=True) as state, state.database.begin() as tx:
         queues.add_queue(tx, queue, utc_now())
-        details = queue_json(queue)
+        details = QueueDefinitionDocument.from_record(queue).to_json()
         audit.record(tx, state.actor, "compaction", "queues add", name, **details)
     _print_done(queue, "is added", as_json)
 
@@ -124,7 +124,7 @@ def update(
             max_workers=max_workers,
             execution_timeout_seconds=seconds,
         )
-        details = queue_json(queue)
+        details = QueueDefinitionDocument.from_record(queue).to_json()
         audit.record(tx, state.actor, "compaction", "queues update", name, **details)
     _print_done(queue, "is changed", as_json)
 
@@ -186,7 +186,7 @@ def delete(name: NameArgument, as_json: JsonOption = False) -> None:
 
 def _print_done(queue: CompactionQueue, done: str, as_json: bool) -> None:
     if as_json:
-        print_json({"queue": queue_json(queue)})
+        print_json({"queue": QueueDefinitionDocument.from_record(queue)})
         return
     console().print(
         f"compaction queue {escape(queue.name)} {done}: capacity {queue.capacity}, "
@@ -204,6 +204,6 @@ def _trouble(one: QueueCounts, workers: list[Worker]) -> str:
         parts.append("draining: it takes no new tasks")
     elif not one.room:
         parts.append("full: tables that find no room stay due")
-    if waiting_in(one) and not workers:
+    if one.waiting and not workers:
         parts.append("no worker serves it")
     return f"[yellow]{'; '.join(parts)}[/]" if parts else ""

@@ -9,7 +9,7 @@ from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.cli.context import opened_compaction
 from arctic_orchestration.compaction.commit.records import CompactionRecord
 from arctic_orchestration.compaction.commit.records import records as read_records
-from arctic_orchestration.compaction.views.records import record_json
+from arctic_orchestration.compaction.views.documents import CompactionRecordDocument
 from arctic_orchestration.console.display import Rows, console, counted, moment, print_json, seconds
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
@@ -27,7 +27,7 @@ def records(
             tables.table_by_name(tx, table)
         found = read_records(tx, table=table, limit=limit)
     if as_json:
-        print_json({"records": [record_json(record) for record in found]})
+        print_json({"records": CompactionRecordDocument.from_records(found)})
         return
     if not found:
         console().print("no such records")

@@ -13,8 +13,10 @@ from arctic_orchestration.compaction.cli.plan import ForceOption, offer_json, of
 from arctic_orchestration.compaction.cli.records import print_records
 from arctic_orchestration.compaction.cli.spark import ConfOption, LakeSpark
 from arctic_orchestration.compaction.planning.policy import Policy
-from arctic_orchestration.compaction.views.records import record_json
-from arctic_orchestration.compaction.views.tasks import task_json
+from arctic_orchestration.compaction.views.documents import (
+    CompactionRecordDocument,
+    CompactionTaskDocument,
+)
 from arctic_orchestration.console.display import console, counted, print_json
 from arctic_orchestration.console.signals import on_stop_signal
 from arctic_orchestration.console.state import JsonOption
@@ -225,9 +227,9 @@ def _json(table: str, result: "RunResult") -> dict[str, Any]:
         "refused": result.plan.refused,
         "planned": len(result.plan.tasks),
         **offer_json(result.offered),
-        "records": [record_json(record) for record in result.records],
+        "records": CompactionRecordDocument.from_records(result.records),
         "conflicts": result.counts.conflicts,
         "wrong": result.counts.wrong,
-        "left": [task_json(task) for task in result.left],
+        "left": CompactionTaskDocument.from_records(result.left),
         "trouble": result.trouble,
     }

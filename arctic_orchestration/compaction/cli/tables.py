@@ -20,7 +20,8 @@ from arctic_orchestration.compaction.planning.policy import DISABLED
 from arctic_orchestration.compaction.queue import queues
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.tables import CompactionTable
-from arctic_orchestration.compaction.views.tables import TableView, table_json, table_view
+from arctic_orchestration.compaction.views.documents import table_of_catalog
+from arctic_orchestration.compaction.views.tables import TableView, table_view
 from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
@@ -56,7 +57,7 @@ def list_(
             raise error
         seen = [read_view(state, name, read.get(name, ReadTable())) for name in names]
     if as_json:
-        print_json({"tables": [table_json(one, now) for one in seen]})
+        print_json({"tables": [table_of_catalog(one, now) for one in seen]})
         return
     if not seen:
         console().print("the catalog has no tables")

@@ -19,13 +19,8 @@ from arctic_orchestration.compaction.queue.task import (
     Task,
     TaskState,
 )
-from arctic_orchestration.compaction.views.tasks import (
-    list_tasks,
-    parse_states,
-    task_document,
-    task_json,
-    tasks_by_state,
-)
+from arctic_orchestration.compaction.views.documents import CompactionTaskDocument, task_details
+from arctic_orchestration.compaction.views.tasks import list_tasks, parse_states, tasks_by_state
 from arctic_orchestration.compaction.work import attempt_lookup
 from arctic_orchestration.console.display import (
     Rows,
@@ -79,7 +74,7 @@ def list_(
     if as_json:
         print_json(
             {
-                "tasks": [task_json(task) for task in found],
+                "tasks": CompactionTaskDocument.from_records(found),
                 "more": matching - len(found),
                 "quarantined": quarantined,
             }
@@ -107,7 +102,7 @@ def show(id: IdArgument, as_json: JsonOption = False) -> None:
         history = task_store.history(tx, found.id)
         ahead = task_store.ahead_of(tx, found) if found.state is TaskState.PLANNED else None
     if as_json:
-        print_json({**task_json(found), "ahead": ahead, **task_document(group, tried, history)})
+        print_json(task_details(found, group, tried, history, ahead=ahead))
         return
     print_task(found, group, tried, history, ahead)
 
@@ -122,7 +117,7 @@ def retry(id: IdArgument, as_json: JsonOption = False) -> None:
         before = control.locked_task(tx, task_store.task_by_id_part(tx, id).id)
         after = control.retry_task(tx, before, utc_now(), opened.actor)
     if as_json:
-        print_json(task_json(after))
+        print_json(CompactionTaskDocument.from_record(after))
     elif before.state is TaskState.FAILED:
         console().print(escape(f"task {before.id} of {before.table} can be claimed again"))
     else:
@@ -147,7 +142,7 @@ def prioritize(
         after = control.prioritize_task(tx, before, level, opened.actor)
         ahead = task_store.ahead_of(tx, after)
     if as_json:
-        print_json({**task_json(after), "ahead": ahead})
+        print_json({**CompactionTaskDocument.from_record(after).to_json(), "ahead": ahead})
         return
     console().print(
         f"task {after.id} of {escape(after.table)} has level {after.level}, before {before.level}; "
@@ -172,7 +167,7 @@ def cancel(id: IdArgument, as_json: JsonOption = False) -> None:
         with opened.database.read() as tx:
             after = task_store.task_by_id(tx, found.id)
     if as_json:
-        print_json(task_json(after))
+        print_json(CompactionTaskDocument.from_record(after))
         return
     until = format_moment((after.ended_at or utc_now()) + backoff.CANCELED_REST)
     console().print(

@@ -6,6 +6,7 @@ import typer
 
 from arctic_orchestration.compaction import control
 from arctic_orchestration.compaction.cli.context import opened_compaction
+from arctic_orchestration.compaction.views.documents import WorkerDocument
 from arctic_orchestration.compaction.views.workers import BusyWorker, busy_workers, with_merges
 from arctic_orchestration.compaction.work.workers import Order, worker_called
 from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
@@ -30,7 +31,7 @@ def list_(as_json: JsonOption = False) -> None:
     with opened_compaction() as state, state.database.read() as tx:
         live = busy_workers(tx)
     if as_json:
-        print_json({"workers": [busy.to_json() for busy in live]})
+        print_json({"workers": WorkerDocument.from_records(live)})
         return
     if not live:
         console().print("no workers")
@@ -77,7 +78,7 @@ def _order(name: str, action: str, as_json: bool) -> None:
         worker = control.order_worker(tx, worker_called(tx, name).id, action, state.actor)
         (busy,) = with_merges(tx, [worker])
     if as_json:
-        print_json(busy.to_json())
+        print_json(WorkerDocument.from_record(busy))
         return
     console().print(f"worker {escape(worker.name)} {_DOES[worker.order]}{_left(busy)}")
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.queue.task import WAITING, TaskState
 
 #: of the queue ``default``, and the default of an added queue
 CAPACITY = 1000
@@ -52,6 +52,11 @@ class QueueCounts:
     def live(self) -> int:
         """How many live tasks use its capacity."""
         return sum(self.states.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait for a worker, now or after their retry interval."""
+        return sum(self.states.get(state, 0) for state in WAITING)
 
     @property
     def room(self) -> int:

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction.commit.records import CompactionRecord, records
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import Task, TaskState
-from arctic_orchestration.compaction.views.records import record_json
 from arctic_orchestration.compaction.views.tables import TableView
 from arctic_orchestration.compaction.views.task_waits import (
     QueueNow,
@@ -18,7 +16,6 @@ from arctic_orchestration.compaction.views.task_waits import (
     queue_now,
     waiting_tasks,
 )
-from arctic_orchestration.quantities import iso
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,34 +29,6 @@ class TableDetails:
     waiting: Sequence[Waiting]
     quarantined: Sequence[Task]
     last: CompactionRecord | None
-
-    def details_json(self) -> dict[str, Any]:
-        """Returns them for programs; the keys are stable."""
-        row, queue = self.seen.row, self.queue
-        return {
-            "resting_files": [
-                {"path": one.path, "rests": one.rests, "until": iso(one.until),
-                 "reason": one.reason}
-                for one in self.seen.resting
-            ],
-            "queue": queue
-            and row
-            and {
-                "queue": queue.queue.name,
-                "because": row.queue_reason,
-                "level": row.level,
-                "workers": len(queue.workers),
-                "slots": queue.slots,
-            },
-            "live": sum(self.seen.tasks.values()),
-            "tasks": [one.to_json() for one in self.waiting],
-            "quarantined": [
-                {"task": task.id, "partition": task.partition, "at": iso(task.state_at),
-                 "reason": task.reason}
-                for task in self.quarantined
-            ],
-            "last_commit": self.last and record_json(self.last),
-        }  # fmt: skip
 
 
 def table_details(tx: sa.Connection, seen: TableView, now: datetime, limit: int) -> TableDetails:

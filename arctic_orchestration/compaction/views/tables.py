@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -16,7 +16,7 @@ from arctic_orchestration.compaction.queue.backoff import Rest
 from arctic_orchestration.compaction.queue.task import WAITING, TaskState
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.errors import NotFound
-from arctic_orchestration.quantities import counted, format_moment, iso
+from arctic_orchestration.quantities import counted, format_moment
 from arctic_orchestration.state.compaction_tables import compaction_tasks, is_live
 
 if TYPE_CHECKING:
@@ -123,11 +123,6 @@ def stored_table(tx: sa.Connection, row: CompactionTable, now: datetime) -> Tabl
     return table_view(tx, row.name, now, enabled=row.refused != DISABLED)
 
 
-def numbers_json(numbers: "TableNumbers | None") -> dict[str, Any] | None:
-    """Returns the storage metrics of a table for programs; the keys are stable."""
-    return None if numbers is None else asdict(numbers)
-
-
 def _live_tasks(tx: sa.Connection, name: str) -> dict[TaskState, int]:
     col = compaction_tasks.c
     query = sa.select(col.state, sa.func.count()).where(col.table_name == name, is_live)
@@ -135,34 +130,3 @@ def _live_tasks(tx: sa.Connection, name: str) -> dict[TaskState, int]:
     for state, count in tx.execute(query.group_by(col.state)):
         counts[TaskState(state)] = count
     return dict(counts)
-
-
-def table_json(one: TableView, now: datetime) -> dict[str, Any]:
-    """Returns a table for programs; its keys are stable."""
-    row = one.row
-    return {
-        "table": one.name,
-        "numbers": numbers_json(one.numbers),
-        "trouble": one.trouble,
-        "enabled": one.enabled,
-        "queue": row and row.queue,
-        "known": row is not None,
-        "due_since": iso(row.due_since) if row else None,
-        "due_because": row and row.due_reason,
-        "rests_until": iso(row.rests_until) if row and row.rests(now) else None,
-        "resting_files": len(one.resting),
-        "commit_trouble": row and row.commit_trouble,
-        "rests_because": row.rest_reason if row and row.rests(now) else None,
-        "refused": row and row.refused,
-        "gone_at": iso(row.gone_at) if row else None,
-        "looked_at": iso(row.looked_at) if row else None,
-        "looked": row and row.looked_reason,
-        "observed_at": iso(row.observed_at) if row else None,
-        "observed": row and row.observed_reason,
-        "waiting": one.waiting,
-        "claimed": one.tasks.get(TaskState.CLAIMED, 0),
-        "merged": one.tasks.get(TaskState.MERGED, 0),
-        "last_commit_at": iso(one.committed_at),
-        "next_commit_at": iso(row.next_commit_at) if row else None,
-        "reasons": one.reasons(now),
-    }

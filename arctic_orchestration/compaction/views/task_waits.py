@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -13,7 +12,7 @@ from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.work.attempt import Attempt
 from arctic_orchestration.compaction.work.attempt_lookup import attempts_of
 from arctic_orchestration.compaction.work.workers import Worker, live_workers
-from arctic_orchestration.quantities import counted, format_moment, iso, seconds, span
+from arctic_orchestration.quantities import counted, format_moment, seconds, span
 from arctic_orchestration.state.compaction_tables import (
     compaction_attempts,
     compaction_tables,
@@ -70,22 +69,6 @@ class Waiting:
     #: no task that is offered later precedes it; none: it does not wait for a worker
     overtaken_until: datetime | None
     claimed_by: datetime | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns it for programs; its keys are stable."""
-        task = self.task
-        return {
-            "task": task.id,
-            "state": task.state.value,
-            "kind": task.kind.value,
-            "partition": task.partition,
-            "gain": task.gain,
-            "waiting_since": iso(task.waiting_since),
-            "ahead": self.ahead,
-            "overtaken_until": iso(self.overtaken_until),
-            "claimed_by": iso(self.claimed_by),
-            "text": self.text,
-        }
 
 
 def queue_now(tx: sa.Connection, name: str) -> QueueNow:

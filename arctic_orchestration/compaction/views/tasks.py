@@ -11,14 +11,10 @@ from arctic_orchestration.compaction.queue.task import (
     LIVE,
     TASK_COLUMNS,
     WAITING,
-    Move,
     Task,
     TaskState,
 )
-from arctic_orchestration.compaction.work.attempt import Attempt
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
-from arctic_orchestration.quantities import iso
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import compaction_tasks
 
@@ -118,92 +114,3 @@ def _select(
     query = sa.select(*(_col[name] for name in TASK_COLUMNS)).where(*where)
     rows = tx.execute(query.order_by(*order).limit(limit)).mappings()
     return [Task.from_row(row) for row in rows]
-
-
-def task_json(task: Task) -> dict[str, Any]:
-    """Returns a task for programs; its keys are stable."""
-    return {
-        "task": task.id,
-        "table": task.table,
-        "queue": task.queue,
-        "kind": task.kind.value,
-        "state": task.state.value,
-        "reason": task.reason,
-        "state_at": iso(task.state_at),
-        "partition": task.partition,
-        "files": task.files,
-        "delete_files": task.delete_files,
-        "small_files": task.small_files,
-        "bytes": task.bytes,
-        "rows": task.rows,
-        "planned_because": task.planned_reason,
-        "gain": task.gain,
-        "level": task.level,
-        "waiting_since": iso(task.waiting_since),
-        "not_before": iso(task.not_before),
-        "attempts": task.attempts,
-        "max_attempts": task.max_attempts,
-        "snapshot_id": task.snapshot_id,
-        "ended_at": iso(task.ended_at),
-    }
-
-
-def task_document(
-    group: FileGroup, attempts: Sequence[Attempt], history: Sequence[Move]
-) -> dict[str, Any]:
-    """Returns the details of a task for programs; the keys are stable."""
-    return {
-        "planned_from": group.snapshot_id,
-        "data_files": [file_json(file) for file in group.files],
-        "deletes": [
-            {"path": one.path, "kind": one.kind.value, "bytes": one.size, "rows": one.rows}
-            for one in group.delete_files
-        ],
-        "tried": [_attempt_json(attempt) for attempt in attempts],
-        "history": [
-            {
-                "at": iso(move.at),
-                "from": move.before and move.before.value,
-                "state": move.state.value,
-                "reason": move.reason,
-                "attempt": move.attempt_id,
-            }
-            for move in history
-        ],
-    }
-
-
-def file_json(file: LiveFile) -> dict[str, Any]:
-    """Returns a data file for programs."""
-    return {
-        "path": file.path,
-        "bytes": file.size,
-        "rows": file.rows,
-        "deletes": len(file.deletes),
-    }
-
-
-def _attempt_json(attempt: Attempt) -> dict[str, Any]:
-    return {
-        "attempt": attempt.id,
-        "token": attempt.token,
-        "worker": attempt.worker,
-        "state": attempt.state.value,
-        "reason": attempt.reason,
-        "claimed_at": iso(attempt.claimed_at),
-        "expires_at": iso(attempt.expires_at),
-        "ended_at": iso(attempt.ended_at),
-        "directory": attempt.directory,
-        "location": attempt.location,
-        "cleaned_at": iso(attempt.cleaned_at),
-        "clean_trouble": attempt.clean_trouble,
-        "kept_because": attempt.kept_reason,
-        "outputs": None
-        if attempt.outputs is None
-        else [{"path": one.path, "bytes": one.size, "rows": one.rows} for one in attempt.outputs],
-        "rows_in": attempt.rows_in,
-        "rows_deleted": attempt.rows_deleted,
-        "rows_out": attempt.rows_out,
-        "way": attempt.way,
-        "because": attempt.because,
-    }

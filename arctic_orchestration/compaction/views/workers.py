@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction.work.workers import Worker, live_workers
-from arctic_orchestration.quantities import iso
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import attempt_is_live, compaction_attempts
 
@@ -29,33 +27,6 @@ class BusyWorker:
 
     worker: Worker
     merges: Sequence[Merge]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        worker = self.worker
-        return {
-            "worker": worker.id,
-            "name": worker.name,
-            "queues": list(worker.queues),
-            "slots": worker.parallelism,
-            "host": worker.host,
-            "memory": worker.memory,
-            "version": worker.version,
-            "labels": dict(worker.labels),
-            "started_at": iso(worker.started_at),
-            "seen_at": iso(worker.seen_at),
-            "order": worker.order.value,
-            "tasks": len(self.merges),
-            "merges": [
-                {
-                    "task": merge.task,
-                    "table": merge.table,
-                    "claimed_at": iso(merge.claimed_at),
-                    "expires_at": iso(merge.expires_at),
-                }
-                for merge in self.merges
-            ],
-        }
 
 
 def busy_workers(tx: sa.Connection) -> list[BusyWorker]:

@@ -18,7 +18,7 @@ from arctic_orchestration.consumers.cli.details import (
 from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.consumers.progress import counted as progress_of
 from arctic_orchestration.consumers.specification import FROM_NOW
-from arctic_orchestration.consumers.views.consumers import Standing, consumer_json, parse_states
+from arctic_orchestration.consumers.views.consumers import Standing, consumer_document, parse_states
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state import audit
@@ -50,7 +50,7 @@ def list_(log: LogOption = True, as_json: JsonOption = False) -> None:
     found = standings(database, known, reads_log=log, at_most=EVENTS_COUNTED)
     database.close()
     if as_json:
-        print_json({"consumers": [consumer_json(standing) for standing in found]})
+        print_json({"consumers": [consumer_document(standing) for standing in found]})
         return
     if not found:
         console().print("no consumers")
@@ -176,7 +176,7 @@ def reset(
         progress = progress_of(tx, after.id, now)
     database.close()
     if as_json:
-        print_json(consumer_json(Standing.as_read(after, progress)))
+        print_json(consumer_document(Standing.as_read(after, progress)))
         return
     console().print(
         f"consumer {escape(name)} starts again: {escape(after.asset)}, {escape(after.start)}"

@@ -18,9 +18,8 @@ from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.consumers.progress import Progress
 from arctic_orchestration.consumers.views.consumers import (
     Standing,
-    consumer_json,
-    lease_json,
-    partition_json,
+    details_document,
+    partition_document,
 )
 from arctic_orchestration.consumers.views.waits import reason_of
 
@@ -54,14 +53,9 @@ def print_consumer(
     }
     more = sum(counts[state] for state in states) - len(rows)
     if as_json:
-        print_json(
-            {
-                **consumer_json(standing),
-                "leases": [lease_json(lease) for lease in leases],
-                "partitions": [partition_json(row, one) for row in rows],
-                "more": more,
-            }
-        )
+        partitions = [partition_document(row, one) for row in rows]
+        details = details_document(standing, leases).to_json()
+        print_json({**details, "partitions": partitions, "more": more})
         return
     out = console()
     out.print(f"[bold]consumer {escape(one.name)}[/] of {escape(one.asset)}")

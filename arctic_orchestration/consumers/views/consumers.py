@@ -1,6 +1,6 @@
 """Consumers with their progress, leases and partitions, for programs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +8,8 @@ from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.consumers.progress import Progress
 from arctic_orchestration.consumers.store import Consumer
 from arctic_orchestration.consumers.working_set import event_of
+from arctic_orchestration.documents import At, Document, source
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.quantities import iso
 
 NOT_READ = "the event log was not read"
 
@@ -35,65 +35,100 @@ class Standing:
         return cls(consumer=consumer, progress=progress, uncounted=why)
 
 
-def consumer_json(standing: Standing) -> dict[str, Any]:
-    """Returns a consumer for programs; its keys are stable."""
-    one, progress = standing.consumer, standing.progress
-    return {
-        "consumer": one.name,
-        "asset": one.asset,
-        "start": one.start,
-        "until": iso(one.until),
-        "registered_at": iso(one.created_at),
-        "read_at": iso(one.read_at),
-        "read_to_the_end": one.at_end,
-        "acknowledged": progress.acknowledged,
-        "waiting": progress.waiting,
-        "resting": progress.resting,
-        "held": progress.held,
-        "leased": progress.leased,
-        "discarded": progress.discarded,
-        "unread": progress.unread if standing.uncounted is None else None,
-        "share": round(progress.share, 6),
-        "caught_up": progress.caught_up if standing.uncounted is None else None,
-        "lag_seconds": None if progress.lag is None else progress.lag.total_seconds(),
-        "passed_over": one.passed_over,
-        "max_attempts": one.max_attempts,
-    }
+class ConsumerDocument(Document):
+    """A consumer, with its progress at its last reading of Dagster's event log."""
+
+    consumer: str = source("consumer.name")
+    asset: str = source("consumer.asset")
+    start: str = source("consumer.start")
+    until: At | None = source("consumer.until")
+    registered_at: At = source("consumer.created_at")
+    read_at: At | None = source("consumer.read_at")
+    read_to_the_end: bool = source("consumer.at_end")
+    acknowledged: int = source("progress.acknowledged")
+    waiting: int = source("progress.waiting")
+    resting: int = source("progress.resting")
+    held: int = source("progress.held")
+    leased: int = source("progress.leased")
+    #: partitions that were given up
+    discarded: int = source("progress.discarded")
+    #: null: the service does not read the event log
+    unread: int | None
+    #: of the partitions that arrived, how much is done: 0 to 1
+    share: float
+    caught_up: bool | None
+    lag_seconds: float | None
+    passed_over: int = source("consumer.passed_over")
+    max_attempts: int = source("consumer.max_attempts")
 
 
-def lease_json(lease: Any) -> dict[str, Any]:
-    """Returns the row of a lease for programs."""
-    return {
-        "token": lease.token,
-        "owner": lease.owner,
-        "partitions": lease.partitions,
-        "taken_at": iso(lease.taken_at),
-        "expires_at": iso(lease.expires_at),
-    }
+class LeaseDocument(Document):
+    """A live lease of partitions."""
+
+    token: int
+    owner: str
+    partitions: int
+    taken_at: At
+    expires_at: At
 
 
-def partition_json(row: Any, one: Consumer) -> dict[str, Any]:
-    """Returns the row of a partition for programs."""
+class ConsumerDetails(ConsumerDocument):
+    """A consumer, with who has partitions of it."""
+
+    leases: list[LeaseDocument]
+
+
+class ConsumedPartitionDocument(Document):
+    """A partition of a consumer."""
+
+    partition: str
+    state: PartitionState
+    state_at: At
+    reason: str
+    #: the name of the delivery
+    delivery: str
+    attempts: int
+    not_before: At | None
+    held: bool
+    arrivals: int
+    first_at: At
+    at: At
+    arrived_again: bool
+    token: int | None
+    run_id: str | None
+    bytes: int | None
+    acknowledged_at: At | None
+    acknowledgements: int
+
+
+def consumer_document(standing: Standing) -> ConsumerDocument:
+    """Returns a consumer."""
+    progress, is_counted = standing.progress, standing.uncounted is None
+    return ConsumerDocument.from_record(
+        standing,
+        unread=progress.unread if is_counted else None,
+        share=round(progress.share, 6),
+        caught_up=progress.caught_up if is_counted else None,
+        lag_seconds=None if progress.lag is None else progress.lag.total_seconds(),
+    )
+
+
+def details_document(standing: Standing, leases: Iterable[Any]) -> ConsumerDetails:
+    """Returns a consumer with the rows of its live leases."""
+    described = consumer_document(standing)
+    return ConsumerDetails.from_record(described, leases=LeaseDocument.from_records(leases))
+
+
+def partition_document(row: Any, one: Consumer) -> ConsumedPartitionDocument:
+    """Returns the row of a partition."""
     event = event_of(row)
-    return {
-        "partition": row.partition,
-        "state": row.state,
-        "state_at": iso(row.state_at),
-        "reason": row.reason,
-        "delivery": f"{one.name}:{row.partition}:{row.number}",
-        "attempts": row.attempts,
-        "not_before": iso(row.not_before),
-        "held": row.held,
-        "arrivals": row.arrivals,
-        "first_at": iso(row.first_at),
-        "at": iso(row.at),
-        "arrived_again": row.next_number is not None,
-        "token": row.token,
-        "run_id": event.get("run_id"),
-        "bytes": event.get("bytes"),
-        "acknowledged_at": iso(row.acknowledged_at),
-        "acknowledgements": row.acknowledgements,
-    }
+    return ConsumedPartitionDocument.from_record(
+        row,
+        delivery=f"{one.name}:{row.partition}:{row.number}",
+        arrived_again=row.next_number is not None,
+        run_id=event.get("run_id"),
+        bytes=event.get("bytes"),
+    )
 
 
 def parse_states(words: Sequence[str] | None) -> list[PartitionState]:

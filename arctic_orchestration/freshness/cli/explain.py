@@ -18,7 +18,11 @@ from arctic_orchestration.freshness.cli.context import (
 from arctic_orchestration.freshness.graph import Resolution
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission
-from arctic_orchestration.freshness.views.documents import edge_json, submission_json, task_json
+from arctic_orchestration.freshness.views.documents import (
+    SubmissionDocument,
+    edge_document,
+    task_document,
+)
 from arctic_orchestration.freshness.views.explanation import TaskExplanation
 from arctic_orchestration.freshness.views.explanation import explain as explained
 from arctic_orchestration.freshness.views.overview import TaskOverview
@@ -239,7 +243,7 @@ def _waited_for(known: TaskOverview, plan: Resolution) -> dict[str, str]:
 def _document(known: TaskOverview, found: TaskExplanation, plan: Resolution) -> dict[str, Any]:
     never, waited = _never(known, plan), _waited_for(known, plan)
     return {
-        **task_json(known, found.task),
+        **task_document(known, found.task).to_json(),
         "would": [
             {"place": place, "step": one.step.value, "reason": one.reason}
             for place, one in found.would
@@ -253,7 +257,7 @@ def _document(known: TaskOverview, found: TaskExplanation, plan: Resolution) -> 
             }
             for place in found.locations
         ],
-        "submissions": [submission_json(one) for one in found.latest],
+        "submissions": SubmissionDocument.from_records(found.latest),
         "runs": [name for name in plan.runs if name not in never and name not in waited],
         "waited_for": waited,
         "will_not_run": never,
@@ -261,5 +265,5 @@ def _document(known: TaskOverview, found: TaskExplanation, plan: Resolution) -> 
         "nothing_renews": {
             name: [edge.parent for edge in edges] for name, edges in plan.stuck.items()
         },
-        "parents": [edge_json(known, edge) for edge in found.task.parents],
+        "parents": [edge_document(known, edge) for edge in found.task.parents],
     }

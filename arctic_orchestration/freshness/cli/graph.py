@@ -15,7 +15,7 @@ from arctic_orchestration.freshness.cli.context import (
     mark,
     opened_tasks,
 )
-from arctic_orchestration.freshness.views.documents import graph_json
+from arctic_orchestration.freshness.views.documents import graph_document
 from arctic_orchestration.freshness.views.overview import TaskOverview
 from arctic_orchestration.freshness.views.tasks import EdgeView
 
@@ -43,7 +43,7 @@ def graph(
         if task is not None:
             known.require(tx, task)
     if as_json:
-        print_json(graph_json(known, task))
+        print_json(graph_document(known, task))
         return
     if not known.views:
         console().print("no location has declared a task yet")

@@ -28,10 +28,10 @@ from arctic_orchestration.freshness.cli.context import (
 from arctic_orchestration.freshness.status import StatusEvent, events_of
 from arctic_orchestration.freshness.submission import Submission
 from arctic_orchestration.freshness.views.documents import (
-    child_json,
-    event_json,
-    submission_json,
-    task_json,
+    ChildDocument,
+    StepDocument,
+    SubmissionDocument,
+    task_document,
 )
 from arctic_orchestration.freshness.views.overview import TaskOverview
 from arctic_orchestration.freshness.views.tasks import EdgeView, TaskView
@@ -57,7 +57,7 @@ def list_(
     ]
     if as_json:
         trouble = {f"{one.cluster}/{one.location}": one.trouble for one in troubled}
-        print_json({"tasks": [task_json(known, view) for view in views], "trouble": trouble})
+        print_json({"tasks": [task_document(known, view) for view in views], "trouble": trouble})
         return
     if views:
         _print_list(views)
@@ -88,10 +88,10 @@ def show(
         history = [event for _, event in events_of(tx, task=task, limit=limit)]
     view = known.views[task]
     if as_json:
-        document = task_json(known, view)
-        document["children"] = [child_json(edge) for edge in known.children(task)]
-        document["submissions"] = [submission_json(one) for one in latest]
-        document["history"] = [event_json(event) for event in history]
+        document = task_document(known, view).to_json()
+        document["children"] = ChildDocument.from_records(known.children(task))
+        document["submissions"] = SubmissionDocument.from_records(latest)
+        document["history"] = StepDocument.from_records(history)
         print_json(document)
         return
     _print_task(known, view)

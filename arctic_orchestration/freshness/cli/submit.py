@@ -12,7 +12,7 @@ from arctic_orchestration.freshness import submissions
 from arctic_orchestration.freshness.cli.context import colored, opened_tasks
 from arctic_orchestration.freshness.cli.progress import until_ended
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
-from arctic_orchestration.freshness.views.documents import submission_json
+from arctic_orchestration.freshness.views.documents import SubmissionDocument
 from arctic_orchestration.freshness.views.overview import TaskOverview
 from arctic_orchestration.state import audit
 
@@ -80,7 +80,7 @@ def submit(
             known = opened.known(tx)
         ended = until_ended(opened, made) if wait else made
     if as_json:
-        print_json({"submissions": [submission_json(one) for one in ended]})
+        print_json({"submissions": SubmissionDocument.from_records(ended)})
     else:
         _print(ended, known, wait)
     if wait and any(one.state not in _GOOD for one in ended):

@@ -16,13 +16,13 @@ from arctic_orchestration.run_queue.cli.context import opened_queue
 from arctic_orchestration.run_queue.cli.runs import print_trouble
 from arctic_orchestration.run_queue.dagster.open_queue import daemon_trouble
 from arctic_orchestration.run_queue.overview import (
-    GroupNow,
-    Overview,
-    QueueNow,
+    GroupDocument,
+    PauseDocument,
+    RulesDocument,
+    of_target,
     overview,
-    pause_json,
 )
-from arctic_orchestration.run_queue.pauses import Pausable, Pause
+from arctic_orchestration.run_queue.pauses import Pausable
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -94,13 +94,12 @@ def _set(kind: Pausable, name: str, paused: bool, reason: str, as_json: bool) ->
                 pauses.change(tx, queue.rules, kind, name, now, by, paused=paused, reason=reason)
         seen = overview(queue.outlook(now))
         trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
-    lines: list[QueueNow | GroupNow] = [*(seen.groups if kind is Pausable.GROUP else seen.queues)]
-    line = next(line for line in lines if line.name == name)
+    line = of_target(seen, kind, name)
     if as_json:
         print_json(
             {
                 kind.value: name,
-                "paused": pause_json(line.pause),
+                "paused": line.paused,
                 "changed": changed,
                 "waiting": line.waiting,
                 "in_progress": line.in_progress,
@@ -120,13 +119,13 @@ def _set(kind: Pausable, name: str, paused: bool, reason: str, as_json: bool) ->
     waits = "1 run waits" if line.waiting == 1 else f"{line.waiting or 'no'} runs wait"
     goes_on = "1 run is" if line.in_progress == 1 else f"{line.in_progress or 'no'} runs are"
     goes_on += " in progress"
-    if line.in_progress and line.pause is not None:
+    if line.in_progress and line.paused is not None:
         goes_on += " and goes on" if line.in_progress == 1 else " and go on"
     out.print(f"{waits} in it, {goes_on}")
     print_trouble(trouble)
 
 
-def _print_queues(seen: Overview, active: int, limit: int | None) -> None:
+def _print_queues(seen: RulesDocument, active: int, limit: int | None) -> None:
     if not seen.queues:
         return
     slots = f"{active} in progress" if limit is None else f"{active} of {limit} slots in use"
@@ -137,12 +136,12 @@ def _print_queues(seen: Overview, active: int, limit: int | None) -> None:
     )
     for queue in seen.queues:
         shown.add(
-            escape(queue.name),
+            escape(queue.queue),
             str(queue.level),
             f"{queue.share:g}",
             str(queue.in_progress or ""),
             str(queue.waiting or ""),
-            _pause_text(queue.pause),
+            _pause_text(queue.paused),
         )
     shown.print()
     if seen.in_no_queue:
@@ -150,7 +149,7 @@ def _print_queues(seen: Overview, active: int, limit: int | None) -> None:
         console().print(f"[dim]{waits} in no queue: they were queued before there were queues[/]")
 
 
-def _print_groups(groups: Sequence[GroupNow]) -> None:
+def _print_groups(groups: Sequence[GroupDocument]) -> None:
     if not groups:
         return
     console().print()
@@ -161,27 +160,27 @@ def _print_groups(groups: Sequence[GroupNow]) -> None:
     )
     for group in groups:
         shown.add(
-            escape(group.name),
+            escape(group.group),
             _limits(group),
             str(group.in_progress or ""),
             str(group.waiting or ""),
-            _pause_text(group.pause),
+            _pause_text(group.paused),
         )
     shown.print()
 
 
-def _limits(group: GroupNow) -> str:
+def _limits(group: GroupDocument) -> str:
     both = ((group.limit, "at once"), (group.limit_per_program, "a program"))
     return ", ".join(f"{limit} {what}" for limit, what in both if limit is not None)
 
 
-def _print_rules(seen: Overview) -> None:
+def _print_rules(seen: RulesDocument) -> None:
     if not seen.rules:
         return
     console().print()
     shown = Rows("windows, rates and intervals", "", "name", "rule", "waiting", "now", text="now")
     for rule in seen.rules:
-        color = {True: "green", False: "yellow", None: "default"}[rule.is_open]
+        color = {True: "green", False: "yellow", None: "default"}[rule.open]
         shown.add(
             rule.kind.value,
             escape(rule.name),
@@ -192,10 +191,10 @@ def _print_rules(seen: Overview) -> None:
     shown.print()
 
 
-def _pause_text(pause: Pause | None) -> str:
+def _pause_text(pause: PauseDocument | None) -> str:
     if pause is None:
         return ""
-    since = f"since {format_moment(pause.at)}" if pause.at else "in dagster.yaml"
+    since = f"since {format_moment(pause.since)}" if pause.since else "in dagster.yaml"
     because = f": {pause.reason}" if pause.reason else ""
-    by = f" by {pause.actor}" if pause.actor else ""
+    by = f" by {pause.by}" if pause.by else ""
     return f"[yellow]{escape(since + by + because)}[/]"

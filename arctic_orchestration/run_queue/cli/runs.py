@@ -21,7 +21,7 @@ from arctic_orchestration.run_queue.dagster.level_control import (
     standing,
 )
 from arctic_orchestration.run_queue.dagster.open_queue import daemon_trouble
-from arctic_orchestration.run_queue.dagster.run_details import explanation_json, run_details
+from arctic_orchestration.run_queue.dagster.run_details import run_details, run_document
 
 app = typer.Typer(no_args_is_help=True)
 app.command()(timing)
@@ -90,7 +90,7 @@ def explain(run: RunArgument, as_json: JsonOption = False) -> None:
         seen = run_details(queue, queue.record(run), now)
         trouble = daemon_trouble(queue.coordinator, queue.last_pass(), now)
     if as_json:
-        print_json(explanation_json(seen))
+        print_json(run_document(seen))
         return
     if seen.queued is not None:
         print_trouble(trouble)

@@ -1,51 +1,13 @@
 """Dagster's own pools that hold a queued run."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from arctic_orchestration.run_queue.views.run_document import Pool, Pools
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun
 
     from arctic_orchestration.dagster_internals import ConcurrencyKeyInfo
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pool:
-    """One pool."""
-
-    name: str
-    #: whether Dagster would give the run a slot
-    has_room: bool
-    #: the reason, for people
-    text: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {
-            "pool": self.name,
-            "has_room": self.has_room,
-            "text": self.text,
-        }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pools:
-    """The pools that Dagster checks before it starts a run."""
-
-    #: whether they keep the run in the queue
-    hold: bool
-    #: why, or why not
-    text: str
-    pools: Sequence[Pool]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {
-            "hold": self.hold,
-            "text": self.text,
-            "pools": [pool.to_json() for pool in self.pools],
-        }
 
 
 def pools_of(instance: "DagsterInstance", run: "DagsterRun") -> Pools | None:
@@ -81,14 +43,14 @@ def _pool(
     name: str, info: "ConcurrencyKeyInfo | None", promised: int, whole_run: bool, offset: int
 ) -> Pool:
     if info is None:
-        return Pool(name=name, has_room=True, text=f"{name}: it has no limit")
+        return Pool(pool=name, has_room=True, text=f"{name}: it has no limit")
     if whole_run:
         text = f"{name}: {promised} of {info.slot_count} runs that take it are in progress"
-        return Pool(name=name, has_room=promised < info.slot_count + offset, text=text)
+        return Pool(pool=name, has_room=promised < info.slot_count + offset, text=text)
     text = f"{name}: {len(info.claimed_slots)} of {info.slot_count} slots are taken"
     if info.pending_step_count:
         text += f", steps that wait for one: {info.pending_step_count}"
     if promised:
         text += f", runs that were just started will take {promised}"
     used = len(info.pending_steps) + promised
-    return Pool(name=name, has_room=used < info.slot_count + offset, text=text)
+    return Pool(pool=name, has_room=used < info.slot_count + offset, text=text)

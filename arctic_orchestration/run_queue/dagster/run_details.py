@@ -11,26 +11,20 @@ from arctic_orchestration.quantities import format_duration, format_moment, iso
 from arctic_orchestration.run_queue import tags as tagging
 from arctic_orchestration.run_queue import waits
 from arctic_orchestration.run_queue.dagster.open_queue import Opened, time_of_queueing
-from arctic_orchestration.run_queue.dagster.pools import Pools, pools_of
+from arctic_orchestration.run_queue.dagster.pools import pools_of
 from arctic_orchestration.run_queue.explanation import RunExplanation
 from arctic_orchestration.run_queue.pauses import Pause
+from arctic_orchestration.run_queue.views.run_document import (
+    Pools,
+    RunDetailsDocument,
+    SchedulingJob,
+)
 from arctic_orchestration.run_queue.waits import WaitReason
 from arctic_orchestration.run_tags import JOB_TAG
 from arctic_orchestration.state.tables import jobs, locations, schedules
 
 if TYPE_CHECKING:
     from dagster import RunRecord
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SchedulingJob:
-    """The job of the schedule that requested the run."""
-
-    id: str
-    schedule: str
-    location: str
-    state: str
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,45 +142,10 @@ def _scheduling_job(tx: sa.Connection, cluster: str, job_id: str | None) -> Sche
     return None if row is None else SchedulingJob(**row)
 
 
-def explanation_json(seen: RunDetails) -> dict[str, Any]:
-    """Returns the JSON form of a run's details; its keys do not change."""
-    return {
-        "run_id": seen.run_id,
-        "job": seen.job,
-        "location": seen.location,
-        "status": seen.status,
-        "summary": seen.summary,
-        "problem": seen.problem,
-        "queued_at": iso(seen.queued_at),
-        "started_at": iso(seen.started_at),
-        "ended_at": iso(seen.ended_at),
-        "queued": seen.queued and _queued_json(seen.queued),
-        "paused": [
-            {
-                "kind": p.kind.value,
-                "name": p.name,
-                "reason": p.reason,
-                "since": iso(p.at),
-                "by": p.actor,
-            }
-            for p in seen.pauses
-        ],
-        "reported": seen.reported
-        and {
-            "gate": seen.reported.gate,
-            "reason": seen.reported.reason,
-            "since": iso(seen.reported.since),
-        },
-        "dagster_pools": seen.pools and seen.pools.to_json(),
-        "scheduling_job": seen.scheduling_job
-        and {
-            "id": seen.scheduling_job.id,
-            "schedule": seen.scheduling_job.schedule,
-            "location": seen.scheduling_job.location,
-            "state": seen.scheduling_job.state,
-            "reason": seen.scheduling_job.reason,
-        },
-    }
+def run_document(seen: RunDetails) -> RunDetailsDocument:
+    """Returns the document of a run."""
+    queued = seen.queued and _queued_json(seen.queued)
+    return RunDetailsDocument.from_record(seen, queued=queued)
 
 
 def _queued_json(explained: RunExplanation) -> dict[str, Any]:

@@ -30,11 +30,15 @@ from arctic_orchestration.schedules.lookup import (
     schedule_by_name,
     schedule_if_there,
 )
+from arctic_orchestration.schedules.views.documents import (
+    JobDocument,
+    explanation_document,
+    job_documents,
+)
 from arctic_orchestration.schedules.views.explanation import (
     Explanation,
     explain,
     explain_schedule,
-    job_json,
 )
 from arctic_orchestration.schedules.views.listing import (
     ListedEvent,
@@ -73,7 +77,7 @@ def list_(
             tx, place, schedule_id=of, states=states, partition=partition, limit=limit
         )
     if as_json:
-        documents = [job_json(listed.job, listed.schedule) for listed in found]
+        documents = job_documents(found)
         print_json({"location": place.name, "jobs": documents})
         return
     shown = Rows(None, "job", "schedule", "partition", "state", "made", "reason", "run",
@@ -108,10 +112,10 @@ def show(id: IdArgument, location: LocationOption = None, as_json: JsonOption = 
         print_json(
             {
                 "location": place.name,
-                "job": job_json(explained.job, explained.schedule.name),
+                "job": JobDocument.from_record(explained.job, schedule=explained.schedule.name),
                 "launch": launch,
                 "events": [event.to_json() for event in events],
-                "history": [move.to_json() for move in explained.history],
+                "history": explained.history,
             }
         )
         return
@@ -147,7 +151,7 @@ def explain_(
                 raise
             explained = explain(tx, state.store, place, job_id, utc_now())
     if as_json:
-        print_json({"location": place.name, **explained.to_json()})
+        print_json({"location": place.name, **explanation_document(explained).to_json()})
     else:
         print_explanation(explained)
 
@@ -161,7 +165,7 @@ def launch(id: IdArgument, location: LocationOption = None, as_json: JsonOption 
         )
         schedule = _schedule_of(tx, job)
     if as_json:
-        print_json({"location": place.name, "job": job_json(job, schedule)})
+        print_json({"location": place.name, "job": JobDocument.from_record(job, schedule=schedule)})
     else:
         console().print(f"job {job.id} of {escape(schedule)} is launched by the next tick")
 
@@ -178,7 +182,7 @@ def cancel(id: IdArgument, location: LocationOption = None, as_json: JsonOption 
         )
         schedule = _schedule_of(tx, job)
     if as_json:
-        print_json({"location": place.name, "job": job_json(job, schedule)})
+        print_json({"location": place.name, "job": JobDocument.from_record(job, schedule=schedule)})
     else:
         console().print(f"job {job.id} of {escape(schedule)} is {job.state.value}")
         if job.requests:

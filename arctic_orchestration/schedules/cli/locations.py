@@ -32,7 +32,7 @@ def list_(as_json: JsonOption = False) -> None:
     with opened_state() as (settings, database), database.read() as tx:
         found = list_locations(tx, settings.cluster, utc_now())
     if as_json:
-        documents = [listed.to_json() for listed in found]
+        documents = found
         print_json({"cluster": settings.cluster, "locations": documents})
         return
     shown = Rows(
@@ -46,8 +46,8 @@ def list_(as_json: JsonOption = False) -> None:
             "[green]alive[/]" if listed.alive else "[yellow]silent[/]",
             moment(listed.ticked_at),
             str(listed.schedules or ""),
-            str(listed.waiting or ""),
-            str(listed.active or ""),
+            str(listed.jobs_waiting or ""),
+            str(listed.jobs_active or ""),
             escape(listed.owner or "the next that ticks"),
         )
     shown.print()

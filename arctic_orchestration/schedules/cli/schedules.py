@@ -29,6 +29,7 @@ from arctic_orchestration.schedules.lookup import schedule_by_name
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_history import history_of
 from arctic_orchestration.schedules.store import Origin
+from arctic_orchestration.schedules.views.documents import schedule_document
 from arctic_orchestration.schedules.views.forecast import Upcoming, upcoming
 from arctic_orchestration.schedules.views.listing import (
     ListedSchedule,
@@ -71,7 +72,7 @@ def list_(
         page = list_schedules(tx, state.store, place, wanted, after=after, limit=limit)
     found = page.listed
     if as_json:
-        documents = [listed.to_json() for listed in found]
+        documents = [schedule_document(listed) for listed in found]
         following = {"next_after": page.next_after}
         print_json({"location": place.name, "schedules": documents, **following})
         return
@@ -104,7 +105,9 @@ def show(name: NameArgument, location: LocationOption = None, as_json: JsonOptio
         history = history_of(tx, place, name)
     if as_json:
         lines = _json_history(history)
-        print_json({"location": place.name, **listed.to_json(), "history": lines})
+        print_json(
+            {"location": place.name, **schedule_document(listed).to_json(), "history": lines}
+        )
         return
     _show(listed)
     console().print()
@@ -212,7 +215,7 @@ def next_(
         )
         found = upcoming(tx, state.store, place, name=name, count=count)
     if as_json:
-        print_json({"location": place.name, "next": [coming.to_json() for coming in found]})
+        print_json({"location": place.name, "next": found})
         return
     if not found:
         why = ": it is suspended" if suspended else ": no schedule waits for time"
@@ -248,7 +251,7 @@ def _print_history(history: Sequence[dict[str, Any]], names: bool = False) -> No
 
 def _coming(coming: Upcoming, now: datetime) -> tuple[str, ...]:
     seconds = max(0, round((coming.at - now).total_seconds()))
-    job = f"job {short_id(coming.job_id)}: " if coming.job_id else ""
+    job = f"job {short_id(coming.job)}: " if coming.job else ""
     return (
         moment(coming.at),
         format_duration(timedelta(seconds=seconds)),

@@ -32,7 +32,7 @@ def unmatched(
         of = schedule_by_name(tx, place, schedule).id if schedule is not None else None
         found, total = deferred(tx, place, waits_for=waits_for, schedule_id=of, limit=limit)
     if as_json:
-        documents = [arrival.to_json() for arrival in found]
+        documents = found
         print_json({"location": place.name, "count": total, "arrivals": documents})
         return
     if not found:

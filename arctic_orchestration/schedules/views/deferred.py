@@ -1,14 +1,13 @@
 """Deferred arrivals, which no job has yet, and what each waits for."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 import sqlalchemy as sa
 
+from arctic_orchestration.documents import At, Document
 from arctic_orchestration.event_log.event import Event
-from arctic_orchestration.quantities import iso
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.target_partitions import partition_of
 from arctic_orchestration.state.partition_tables import deferred_arrivals
@@ -18,8 +17,7 @@ from arctic_orchestration.state.tables import events, locations, schedules
 WAITS_FOR: Final = ("code", "match", "checks")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DeferredArrival:
+class DeferredArrival(Document):
     """An arrival that a schedule has and no job has."""
 
     #: the number of its event within the location
@@ -31,22 +29,10 @@ class DeferredArrival:
     #: one of :data:`WAITS_FOR`
     waits_for: str
     reason: str
-    arrived_at: datetime
+    arrived_at: At
 
     def __str__(self) -> str:
         return f"{self.subject} {self.partition} for schedule {self.schedule}: {self.reason}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {
-            "number": self.number,
-            "subject": self.subject,
-            "partition": self.partition,
-            "schedule": self.schedule,
-            "waits_for": self.waits_for,
-            "reason": self.reason,
-            "arrived_at": iso(self.arrived_at),
-        }
 
 
 def deferred(

@@ -3,11 +3,12 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
+from arctic_orchestration.documents import Document
 from arctic_orchestration.event_log.event import EventKind
+from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.state.tables import events, job_events, jobs, schedules
 
 
@@ -37,19 +38,14 @@ class Span:
         return made
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Effect:
+class Effect(Document):
     """A job that an event is part of."""
 
     schedule: str
     job: str
-    state: str
+    state: JobState
     reason: str
     run_id: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def effects_of(

@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic import Field
 
+from arctic_orchestration.documents import At, Document
 from arctic_orchestration.errors import NotFound, TransitionRefused
-from arctic_orchestration.quantities import iso
 from arctic_orchestration.schedules.inventory import inventories
 from arctic_orchestration.schedules.jobs import ACTIVE, WAITING, Job, JobState
 from arctic_orchestration.schedules.location import Location
@@ -32,51 +33,31 @@ from arctic_orchestration.state.tables import job_events, job_history, jobs, tim
 _NAMED = 20
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ConstraintNode:
+class ConstraintNode(Document):
     """A constraint and its last verdict."""
 
     form: dict[str, Any]
     #: ``admit``, ``hold`` or ``cancel``; None: not evaluated yet
     decision: str | None = None
     reason: str = "checked when the trigger is satisfied"
-    recheck_at: datetime | None = None
+    recheck_at: At | None = None
 
     @property
     def kind(self) -> str:
         """Its key in YAML."""
         return next(iter(self.form))
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form."""
-        return {
-            "form": self.form,
-            "decision": self.decision,
-            "reason": self.reason,
-            "recheck_at": iso(self.recheck_at),
-        }
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Move:
+class Move(Document):
     """A line of a job's history."""
 
-    at: datetime
-    before: str
+    at: At
+    # "from" is a word of Python.
+    before: str = Field(alias="from")
     state: str
     reason: str
     #: the person who made the move; empty: the scheduler
     actor: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form."""
-        return {
-            "at": iso(self.at),
-            "from": self.before,
-            "state": self.state,
-            "reason": self.reason,
-            "actor": self.actor,
-        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,54 +87,6 @@ class Explanation:
     unknown: tuple[str, ...] = ()
     #: the cycles that include the schedule
     cycles: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        job, stored = self.job, self.schedule
-        return {
-            "summary": self.summary,
-            "schedule": stored.name,
-            "status": stored.status.value,
-            "suspend_mode": stored.schedule.suspend_mode,
-            "version": stored.version,
-            "job": job and job_json(job, stored.name),
-            "trigger": self.trigger and self.trigger.to_json(),
-            "constraints": [constraint.to_json() for constraint in self.constraints],
-            "partition": self.partition,
-            "timeout": self.timeout,
-            "events": self.events,
-            "partitions": list(self.partitions),
-            "more_partitions": self.more_partitions,
-            "others_waiting": self.others_waiting,
-            "history": [move.to_json() for move in self.history],
-            "unknown": list(self.unknown),
-            "cycles": list(self.cycles),
-        }
-
-
-def job_json(job: Job, schedule: str) -> dict[str, Any]:
-    """Returns a job's own fields as JSON; their keys do not change."""
-    return {
-        "id": job.id,
-        "schedule": schedule,
-        "schedule_version": job.schedule_version,
-        "state": job.state.value,
-        "reason": job.reason,
-        "priority": job.priority,
-        "partition": job.partition,
-        "partition_start": job.partition_start,
-        "partition_end": job.partition_end,
-        "created_at": iso(job.created_at),
-        "satisfied_at": iso(job.satisfied_at),
-        "next_check_at": iso(job.next_check_at),
-        "deadline_at": iso(job.deadline_at),
-        "held_by": job.held_by,
-        "forced": job.forced,
-        "attempt": job.attempt,
-        "requests": job.requests,
-        "run_id": job.run_id,
-        "ended_at": iso(job.ended_at),
-    }
 
 
 def explain(

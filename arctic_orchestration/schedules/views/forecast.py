@@ -2,15 +2,13 @@
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import islice
-from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.quantities import iso
+from arctic_orchestration.documents import At, Document
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.schedules.triggers.cron import Cron
@@ -30,26 +28,15 @@ class Moment(StrEnum):
     TIMEOUT = "timeout"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Upcoming:
+class Upcoming(Document):
     """One future moment."""
 
-    at: datetime
+    at: At
     schedule: str
     moment: Moment
     #: the trigger of the tick, or the reason why the job waits
     what: str
-    job_id: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form."""
-        return {
-            "at": iso(self.at),
-            "schedule": self.schedule,
-            "moment": self.moment.value,
-            "what": self.what,
-            "job": self.job_id,
-        }
+    job: str | None = None
 
 
 def upcoming(
@@ -167,7 +154,7 @@ def _looks(
                         schedule=schedule.name,
                         moment=moment,
                         what=row.reason,
-                        job_id=row.id,
+                        job=row.id,
                     )
                 )
     return sorted(found, key=lambda moment: (moment.at, moment.schedule))

@@ -47,23 +47,6 @@ class ListedSchedule:
     #: its next tick of time
     next_tick_at: datetime | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {
-            "name": self.row.name,
-            "status": self.row.status.value,
-            "origin": self.row.origin.value,
-            "version": self.row.version,
-            "problem": self.row.problem if self.schedule is None else None,
-            "created_at": iso(self.row.created_at),
-            "updated_at": iso(self.row.updated_at),
-            "status_at": iso(self.row.status_at),
-            "jobs_waiting": self.waiting,
-            "jobs_active": self.active,
-            "next_tick_at": iso(self.next_tick_at),
-            "definition": self.schedule and self.schedule.to_form(),
-        }
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchedulePage:

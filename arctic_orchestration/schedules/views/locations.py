@@ -1,43 +1,28 @@
 """Lists the locations of a cluster with their code locations, ticks and contents."""
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.quantities import iso
+from arctic_orchestration.documents import At, Document
 from arctic_orchestration.schedules.location import is_alive
 from arctic_orchestration.schedules.views.numbers import IS_FIRING
 from arctic_orchestration.state.tables import is_active, is_waiting, jobs, locations, schedules
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ListedLocation:
+class ListedLocation(Document):
     """A location and its state."""
 
     name: str
     #: the code location and repository bound to it; None: the next one to tick
     owner: str | None
     #: with an error of up to five minutes
-    ticked_at: datetime | None
+    ticked_at: At | None
     #: whether it ticked within the last quarter of an hour
     alive: bool
     schedules: int
-    waiting: int
-    active: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {
-            "name": self.name,
-            "owner": self.owner,
-            "ticked_at": iso(self.ticked_at),
-            "alive": self.alive,
-            "schedules": self.schedules,
-            "jobs_waiting": self.waiting,
-            "jobs_active": self.active,
-        }
+    jobs_waiting: int
+    jobs_active: int
 
 
 def list_locations(tx: sa.Connection, cluster: str, now: datetime) -> list[ListedLocation]:
@@ -53,8 +38,8 @@ def list_locations(tx: sa.Connection, cluster: str, now: datetime) -> list[Liste
             locations.c.owner,
             locations.c.ticked_at,
             count(schedules).label("schedules"),
-            count(jobs, is_waiting & IS_FIRING).label("waiting"),
-            count(jobs, is_active).label("active"),
+            count(jobs, is_waiting & IS_FIRING).label("jobs_waiting"),
+            count(jobs, is_active).label("jobs_active"),
         )
         .where(locations.c.cluster == cluster)
         .order_by(locations.c.name)

@@ -13,6 +13,7 @@ from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_diff import FieldChange, changes
 from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.views.documents import schedule_document
 from arctic_orchestration.schedules.views.listing import ListedSchedule, list_schedules
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import deleted_schedules, schedules
@@ -31,7 +32,7 @@ class SpecifiedSchedule:
     def to_json(self) -> dict[str, Any]:
         """Returns the JSON form; its keys do not change."""
         return {
-            **self.listed.to_json(),
+            **schedule_document(self.listed).to_json(),
             "declared": self.declared,
             "differences": [change.to_json() for change in self.differences],
         }

@@ -110,7 +110,7 @@ class _Question:
         evidence = sorted(self._evidence, key=lambda one: one.at)
         return WhyNot(
             schedule=self._name, at=self._at, cause=cause, answer=text, source=source,
-            job_id=job_id, evidence=tuple(evidence),
+            job=job_id, evidence=tuple(evidence),
         )  # fmt: skip
 
     def _note(self, at: datetime, text: str) -> None:

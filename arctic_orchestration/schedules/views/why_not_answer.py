@@ -1,11 +1,8 @@
 """The answer to why a schedule did not launch at a moment."""
 
-from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
-from arctic_orchestration.quantities import iso
+from arctic_orchestration.documents import At, Document
 
 
 class Source(StrEnum):
@@ -18,20 +15,14 @@ class Source(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
+class Evidence(Document):
     """Something that happened around the moment."""
 
-    at: datetime
+    at: At
     text: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {"at": iso(self.at), "text": self.text}
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WhyNot:
+class WhyNot(Document):
     """Why a schedule did not launch at a moment.
 
     Attributes:
@@ -42,26 +33,14 @@ class WhyNot:
             ``deferred``, ``discarded``, ``dispatcher``, ``nothing_arrived``, ``unknown``.
         answer: one sentence.
         source: where it comes from.
-        job_id: the job that waited; none: there was none.
+        job: the job that waited; none: there was none.
         evidence: what happened around the moment, in order.
     """
 
     schedule: str
-    at: datetime
+    at: At
     cause: str
     answer: str
     source: Source = Source.HISTORY
-    job_id: str | None = None
+    job: str | None = None
     evidence: tuple[Evidence, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the JSON form; its keys do not change."""
-        return {
-            "schedule": self.schedule,
-            "at": iso(self.at),
-            "cause": self.cause,
-            "answer": self.answer,
-            "source": self.source.value,
-            "job": self.job_id,
-            "evidence": [one.to_json() for one in self.evidence],
-        }

@@ -59,7 +59,7 @@ def list_(as_json: JsonOption = False) -> None:
     with opened_state() as (settings, database), database.read() as tx:
         stored = tokens.every(tx, settings.cluster)
     if as_json:
-        print_json({"tokens": [token.to_json(now) for token in stored]})
+        print_json({"tokens": [tokens.document_of(token, now) for token in stored]})
         return
     shown = Rows(
         f"{counted(len(stored), 'token')} of cluster {escape(settings.cluster)}",

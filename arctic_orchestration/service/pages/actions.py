@@ -13,14 +13,18 @@ from typing import Annotated, Any
 from anyio import from_thread
 from fastapi import APIRouter, Depends, Request, Response
 
+from arctic_orchestration.compaction.views.documents import (
+    CompactionQueueDocument,
+    CompactionTaskDocument,
+    WorkerDocument,
+)
+from arctic_orchestration.consumers.views.consumers import ConsumerDetails
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import counted
 from arctic_orchestration.service import (
     compaction,
     compaction_actions,
-    compaction_documents,
     consumers,
-    consumers_documents,
     documents,
     job_actions,
     jobs,
@@ -30,7 +34,6 @@ from arctic_orchestration.service import (
     schedules,
     tasks,
     tasks_documents,
-    worker_documents,
     workers,
 )
 from arctic_orchestration.service.access import FreshnessWriter
@@ -159,7 +162,7 @@ _SUSPENDED = {
 }
 
 
-def _suspends(found: documents.ScheduleDocument) -> Sequence[str]:
+def _suspends(found: documents.ScheduleOfLocation) -> Sequence[str]:
     mode = (found.definition or {}).get("suspend_mode", "drop")
     waiting = counted(found.jobs_waiting, "waiting job")
     verb = "is" if found.jobs_waiting == 1 else "are"
@@ -170,7 +173,7 @@ def _suspends(found: documents.ScheduleDocument) -> Sequence[str]:
     )
 
 
-def _launches(found: documents.ScheduleDocument) -> Sequence[str]:
+def _launches(found: documents.ScheduleOfLocation) -> Sequence[str]:
     which = "Its first waiting job is launched with the events it has"
     if not found.jobs_waiting:
         which = "No job of it waits: a job without events is launched"
@@ -193,24 +196,22 @@ def _cancels_job(found: documents.JobDetails) -> Sequence[str]:
     )
 
 
-def _stops_queue(
-    name: str, effect: str
-) -> Callable[[compaction_documents.CompactionQueueDocument], Sequence[str]]:
-    def effects(found: compaction_documents.CompactionQueueDocument) -> Sequence[str]:
+def _stops_queue(name: str, effect: str) -> Callable[[CompactionQueueDocument], Sequence[str]]:
+    def effects(found: CompactionQueueDocument) -> Sequence[str]:
         waiting, claimed = counted(found.waiting, "task"), counted(found.claimed, "merge")
         return f"{name} {found.queue}", effect, f"Waiting: {waiting}. In progress: {claimed}."
 
     return effects
 
 
-def _cancels_task(found: compaction_documents.CompactionTaskDetails) -> Sequence[str]:
+def _cancels_task(found: CompactionTaskDocument) -> Sequence[str]:
     return (
         f"Cancel a merge of {found.table}",
         f"Its {counted(found.files, 'file')} are not planned again for a day.",
     )
 
 
-def _resets(found: consumers_documents.ConsumerDetails) -> Sequence[str]:
+def _resets(found: ConsumerDetails) -> Sequence[str]:
     return (
         f"Reset {found.consumer}",
         f"It forgets all: {found.acknowledged} acknowledged, {found.waiting} waiting, "
@@ -278,10 +279,10 @@ def _skips(details: tasks_documents.TaskDetails) -> Sequence[str]:
     )
 
 
-def _orders(effect: str) -> Callable[[worker_documents.WorkerDocument], Sequence[str]]:
+def _orders(effect: str) -> Callable[[WorkerDocument], Sequence[str]]:
     verb = effect.partition(":")[0]
 
-    def effects(worker: worker_documents.WorkerDocument) -> Sequence[str]:
+    def effects(worker: WorkerDocument) -> Sequence[str]:
         text = effect.partition(": ")[2].format(merges=counted(worker.tasks, "merge"))
         return f"{verb} worker {worker.name}", text
 

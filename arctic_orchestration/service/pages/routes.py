@@ -1,11 +1,13 @@
 """The pages: each shows what the API answers at its URL."""
 
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from arctic_orchestration.compaction.views.documents import WorkerDocument
 from arctic_orchestration.event_log.event import EventKind
 from arctic_orchestration.schedules.views.decisions import decisions
 from arctic_orchestration.service import (
@@ -23,13 +25,12 @@ from arctic_orchestration.service import (
     workers,
 )
 from arctic_orchestration.service.access import Caller, needs
-from arctic_orchestration.service.documents import ScheduleDocument
+from arctic_orchestration.service.documents import ScheduleOfLocation
 from arctic_orchestration.service.pages.page_route import PageRoute, add_page, redirect
 from arctic_orchestration.service.pages.rendering import root_of
 from arctic_orchestration.service.pages.sizes import size_chart
 from arctic_orchestration.service.pages.task_trees import trees_of
 from arctic_orchestration.service.service import Service
-from arctic_orchestration.service.worker_documents import WorkerDocument
 from arctic_orchestration.waits import WaitKind
 
 _TICKS = 10
@@ -47,25 +48,25 @@ def first_page(request: Request) -> Response:
     return redirect(f"{root_of(request)}/waiting?group_by=cause")
 
 
-def _explained(found: ScheduleDocument, service: Service, caller: Caller) -> Any:
+def _explained(found: ScheduleOfLocation, service: Service, caller: Caller) -> Any:
     # What another version of the package wrote cannot be explained.
     if found.definition is None:
         return None
     return schedules.explanation(service, caller, found.name, found.location)
 
 
-def _ticks(found: ScheduleDocument, service: Service, caller: Caller) -> list[str]:
+def _ticks(found: ScheduleOfLocation, service: Service, caller: Caller) -> list[datetime]:
     if found.definition is None:
         return []
     return ticks.show_ticks(service, caller, found.name, found.location, _TICKS, 0).next
 
 
-def _changes(found: ScheduleDocument, service: Service, caller: Caller) -> Any:
+def _changes(found: ScheduleOfLocation, service: Service, caller: Caller) -> Any:
     shown = schedules.schedule_history(service, caller, found.name, found.location, _CHANGES)
     return shown.history[::-1]
 
 
-def _decisions(found: ScheduleDocument, service: Service, caller: Caller) -> Any:
+def _decisions(found: ScheduleOfLocation, service: Service, caller: Caller) -> Any:
     reading = service.reading(caller, found.location, schedule=found.name)
     with reading as (tx, place, _):
         return decisions(tx, place, found.name, _DECISIONS)

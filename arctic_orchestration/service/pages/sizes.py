@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from arctic_orchestration.service.compaction_documents import CompactionRecordDocument
+from arctic_orchestration.compaction.views.documents import CompactionRecordDocument
 
 WIDTH, HEIGHT = 600, 160
 
@@ -24,8 +24,8 @@ class SizeChart:
     before: str
     after: str
     most: int
-    begin: str
-    end: str
+    begin: datetime
+    end: datetime
     width: int = WIDTH
     height: int = HEIGHT
 
@@ -35,8 +35,8 @@ def size_chart(records: Sequence[CompactionRecordDocument]) -> SizeChart | None:
     merges = [one for one in records if one.files_in and one.files_out]
     if len(merges) < 2:
         return None
-    merges.sort(key=lambda one: datetime.fromisoformat(one.at))
-    at = [datetime.fromisoformat(one.at).timestamp() for one in merges]
+    merges.sort(key=lambda one: one.at)
+    at = [one.at.timestamp() for one in merges]
     before = [one.bytes_in // one.files_in for one in merges]
     after = [one.bytes_out // one.files_out for one in merges]
     most = max(*before, *after, 1)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from arctic_orchestration.freshness.views.documents import EdgeOfGraph, GraphDocument, NodeDocument
 from arctic_orchestration.freshness.views.task_tree import TaskNode, roots_of, task_trees
-from arctic_orchestration.service.tasks_documents import EdgeOfGraph, GraphDocument, NodeDocument
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,9 +65,9 @@ def waiting(
     finally:
         database.close()
     if group_by is not None:
-        print_json(found.to_json()) if as_json else _print_groups(found)
+        print_json(found) if as_json else _print_groups(found)
     else:
-        print_json(page.to_json()) if as_json else _print_page(page)
+        print_json(page) if as_json else _print_page(page)
 
 
 def _print_groups(found: WaitingByCause) -> None:

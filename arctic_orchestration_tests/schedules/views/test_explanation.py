@@ -1,6 +1,5 @@
 """Why a job is where it is, on both databases."""
 
-import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -17,6 +16,7 @@ from arctic_orchestration.schedules.lookup import job_by_id_part, location_by_na
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import Arrivals, Partitions, on
+from arctic_orchestration.schedules.views.documents import explanation_document
 from arctic_orchestration.schedules.views.explanation import Explanation, explain, explain_schedule
 from arctic_orchestration.schedules.views.forecast import Moment, upcoming
 from arctic_orchestration.schedules.views.texts import one_line
@@ -208,7 +208,7 @@ def test_an_explanation_is_json_with_moments_in_utc(world: MakeWorld) -> None:
     for key in range(23):
         here.feed.arrive("raw/a", str(key))
     here.tick(10)
-    document = json.loads(json.dumps(of_schedule(here, 20).to_json()))
+    document = explanation_document(of_schedule(here, 20)).to_json()
     assert document["job"]["state"] == "waiting_trigger"
     assert document["job"]["deadline_at"] == "2026-01-02T00:00:10Z"
     assert document["trigger"]["children"][1]["next_tick_at"] == "2026-01-01T04:00:00Z"
