@@ -213,10 +213,10 @@ def test_types_that_do_not_survive_are_refused_by_name(
     assert files_in(theirs) == set()
 
 
-def test_format_version_3_and_columns_that_differ_in_case_are_refused(catalog: Catalog) -> None:
-    """pyiceberg does not write version 3; Spark takes `Id` and `id` for one column."""
-    with pytest.raises(UnsupportedTable, match="got format version 3, expected 1 or 2"):
-        ensure_table(catalog, "lake.v3", SCHEMA, properties={"format-version": "3"})
+def test_format_version_4_and_columns_that_differ_in_case_are_refused(catalog: Catalog) -> None:
+    """pyiceberg does not know version 4; Spark takes `Id` and `id` for one column."""
+    with pytest.raises(UnsupportedTable, match="got format version 4, expected 1, 2 or 3"):
+        ensure_table(catalog, "lake.v4", SCHEMA, properties={"format-version": "4"})
     twins = Schema(NestedField(1, "id", LongType()), NestedField(2, "Id", LongType()))
     with pytest.raises(UnsupportedTable, match="column Id: Spark does not distinguish it from id"):
         ensure_table(catalog, "lake.twins", twins)
