@@ -46,6 +46,7 @@ dev: $(STAMP)  ## Dagster's UI and arctic serve with the flights lake alive: por
 # Proofs also wait, for leases and intervals: two more workers use that time of two cores.
 test: $(STAMP)  ## all tests, the long proofs in a small size
 	sh tools/ensure_postgres
+	sh tools/ensure_chromium || true
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder \
 		--max-worker-restart 0 --durations 25 --durations-min 10
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
+from click import UsageError
 from yaml import YAMLError
 
 from arctic_orchestration.console.dagster_errors import dagster_message
@@ -17,7 +18,7 @@ from arctic_orchestration.dagster_internals import (
     loaded_repositories,
     workspace_opts_to_load_target,
 )
-from arctic_orchestration.errors import ConfigurationError, TransitionRefused
+from arctic_orchestration.errors import ConfigurationError, InvalidInput, TransitionRefused
 from arctic_orchestration.schedules.adoption.instigator import Instigator
 from arctic_orchestration.schedules.dagster.adoption.drafts import Drafted, drafts_of
 from arctic_orchestration.schedules.dagster.adoption.instigators import (
@@ -104,9 +105,13 @@ def load_workspace(
     """Loads the code of a workspace; without files and modules, that of the present folder.
 
     Errors:
+        InvalidInput: the name of a module is empty.
         ConfigurationError: there is no workspace, or its code cannot be loaded.
     """
-    given = WorkspaceOpts(workspace=[str(file) for file in files], module_name=list(modules))
+    modules = list(modules)
+    if "" in modules:
+        raise InvalidInput("--module-name", "", "the name of a module")
+    given = WorkspaceOpts(workspace=[str(file) for file in files], module_name=modules)
     try:
         target = workspace_opts_to_load_target(given)
         origins = target.create_origins()
@@ -117,6 +122,11 @@ def load_workspace(
         ]
     except ConfigurationError:
         raise
+    except UsageError as error:
+        raise ConfigurationError(
+            "There is no workspace: expected --workspace, --module-name, or a workspace.yaml or "
+            "[tool.dagster] of pyproject.toml in this folder"
+        ) from error
     except (dg.DagsterError, YAMLError, OSError, ImportError) as error:
         text = dagster_message(error)
         raise ConfigurationError(f"The workspace cannot be loaded: {text}") from error
