@@ -16,6 +16,7 @@ continues from what was committed, and a request that is handed out twice has th
 """
 
 import gc
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -67,6 +68,8 @@ from arctic_orchestration.state.database import Database
 
 #: events set aside in one tick, to keep a tick short
 _ASIDE_PER_TICK = 100
+#: a tick asks no further request hook after this time
+_HOOK_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,14 +361,21 @@ class Engine:
         return requests
 
     def _ask_hooks(self, now: datetime, moves: list[JobMove], ended: Collection[str]) -> None:
-        """Asks the request hooks of jobs that are about to be handed out, without a transaction."""
+        """Asks the request hooks of jobs that are about to be handed out, without a transaction.
+
+        Jobs that are left after :data:`_HOOK_SECONDS` are asked about in the next tick: slow hooks
+        do not keep other jobs from their runs.
+        """
         if not self.hooks.names:
             return
         with self.database.begin() as tx:
             location = self._locked(tx)
             query = launch_requests.unleased(tx, location, ended, dialect.database_time(tx))
             asked = questions(JobQueue(tx, now), query, self.hooks.names)
+        until = time.monotonic() + _HOOK_SECONDS
         for question in asked:
+            if time.monotonic() >= until:
+                break
             answer = self.hooks.ask(question)
             with self.database.begin() as tx:
                 self._locked(tx)

@@ -1,5 +1,6 @@
 """A request hook decides about the run of its own job, and disturbs no other."""
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -8,6 +9,7 @@ import pytest
 
 from arctic_orchestration import Arctic, RequestContext, Schedule, on
 from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration.schedules import engine
 from arctic_orchestration.schedules.dagster import request_hooks
 from arctic_orchestration_tests.code_location.conftest import Place
 
@@ -45,6 +47,22 @@ def oversteps(context: RequestContext) -> dg.RunRequest:
     return dg.RunRequest(tags={"arctic/job": "mine"})
 
 
+def leaves(context: RequestContext) -> None:
+    sys.exit(3)
+
+
+def is_no_json(context: RequestContext) -> dict[str, object]:
+    return {"ops": {"step": {"config": {"color": object()}}}}
+
+
+def has_a_null_character(context: RequestContext) -> dg.RunRequest:
+    return dg.RunRequest(tags={"seen": "a\0b"})
+
+
+def skips_with_a_null_character(context: RequestContext) -> dg.SkipReason:
+    return dg.SkipReason("a\0b")
+
+
 def lake(*hooks: Callable[[RequestContext], object] | None) -> dg.Definitions:
     schedules = [
         Schedule(
@@ -80,6 +98,44 @@ def test_each_hook_decides_about_its_own_job(place: Place, monkeypatch: pytest.M
     assert states["hangs"] == ("failed", "its request hook took longer than 0.2 s")
     assert states["oversteps"][0] == "failed"
     assert "no tag that begins with arctic/" in states["oversteps"][1]
+
+
+def test_what_a_database_cannot_hold_fails_its_own_job(place: Place) -> None:
+    """So does a hook that ends its thread without an answer."""
+    hooks = (leaves, is_no_json, has_a_null_character, skips_with_a_null_character, None)
+    definitions = lake(*hooks)
+    place.tick(definitions)
+    place.announce("monday")
+    (request,) = place.tick(definitions).run_requests or ()
+    assert request.tags["arctic/schedule"] == "plain"
+    states = {name: (state, reason) for name, state, reason in place.states()}
+    assert states["leaves"] == ("failed", "its request hook failed: SystemExit(3)")
+    assert states["is_no_json"][0] == "failed"
+    assert "run_config: expected values that JSON can hold" in states["is_no_json"][1]
+    assert states["has_a_null_character"][0] == "failed"
+    assert "expected text that a database can hold" in states["has_a_null_character"][1]
+    skipped = "its request hook wants no run: a\\u0000b"
+    assert states["skips_with_a_null_character"] == ("canceled", skipped)
+
+
+def test_hooks_that_hang_do_not_keep_other_jobs_waiting(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tick asks one of them, and hands out the other run; the next tick asks the other."""
+    monkeypatch.setattr(request_hooks, "LONGEST_SECONDS", 0.1)
+    monkeypatch.setattr(engine, "_HOOK_SECONDS", 0.05)
+
+    def also_hangs(context: RequestContext) -> None:
+        time.sleep(30)
+
+    definitions = lake(hangs, also_hangs, None)
+    place.tick(definitions)
+    place.announce("monday")
+    (request,) = place.tick(definitions).run_requests or ()
+    assert request.tags["arctic/schedule"] == "plain"
+    assert [state for name, state, _ in place.states() if "hangs" in name].count("failed") == 1
+    place.tick(definitions)
+    assert [state for name, state, _ in place.states() if "hangs" in name] == ["failed"] * 2
 
 
 def test_a_job_is_asked_about_once(place: Place) -> None:

@@ -1,13 +1,15 @@
 """Calls request hooks, and reads what they return."""
 
+import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import dagster as dg
 
+from arctic_orchestration.event_log.escaping import escaped, is_storable
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.request_hooks import Answer, Question
 from arctic_orchestration.schedules.schedule import Schedule, refused_tag
@@ -82,9 +84,10 @@ class CodeHooks:
 
         def call() -> None:
             try:
-                answers.append(_read(hook(context), question))
-            except Exception as error:
-                answers.append(Answer(problem=f"its request hook failed: {error!r}"))
+                answers.append(_storable(_read(hook(context), question)))
+            except BaseException as error:
+                # Also SystemExit, which would end the thread without an answer.
+                answers.append(Answer(problem=escaped(f"its request hook failed: {error!r}")))
 
         thread = threading.Thread(target=call, daemon=True, name=f"request {question.job_id}")
         thread.start()
@@ -121,7 +124,7 @@ def _read(returned: object, question: Question) -> Answer:
     if returned is None:
         return Answer(run_config=question.run_config, tags=question.tags)
     if isinstance(returned, dg.SkipReason):
-        return Answer(skipped=returned.skip_message or "it gave no reason")
+        return Answer(skipped=escaped(returned.skip_message or "it gave no reason"))
     if isinstance(returned, dg.RunConfig):
         config: Any = returned
         return Answer(run_config=config.to_config_dict(), tags=question.tags)
@@ -146,3 +149,18 @@ def _read(returned: object, question: Question) -> Answer:
         if (expected := refused_tag(key)) is not None:
             raise ValueError(f"tag {key}: expected {expected}")
     return Answer(run_config=dict(returned.run_config or question.run_config), tags=tags)
+
+
+def _storable(answer: Answer) -> Answer:
+    """Returns the answer as it will be read again.
+
+    Raises a ValueError for what a database cannot hold.
+    """
+    try:
+        run_config = json.loads(json.dumps(answer.run_config, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"run_config: expected values that JSON can hold ({error})") from None
+    for key, value in answer.tags.items():
+        if not (is_storable(key) and is_storable(value)):
+            raise ValueError(f"tag {key!r}: got {value!r}, expected text that a database can hold")
+    return replace(answer, run_config=run_config)
