@@ -211,10 +211,12 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         host = _host_of(run)
         if host is None:
             # A run that is being launched may already have a process.
-            if any(answer["ok"] for answer in messages.call_all(request, _CANCEL_SECONDS)):
-                self._registered.report_run_canceling(run)
-                return True
-            return bool(self._wrapped.terminate(run_id))
+            status = messages.call_all({"do": "status"}, _CANCEL_SECONDS)
+            if not any(run_id in answer["runs"] for answer in status):
+                return bool(self._wrapped.terminate(run_id))
+            # First: an interrupted run that is not being canceled ends as failed.
+            self._registered.report_run_canceling(run)
+            return any(answer["ok"] for answer in messages.call_all(request, _CANCEL_SECONDS))
         self._registered.report_run_canceling(run)
         if host["machine"] != os.uname().nodename:
             message = f"The run can be terminated on its machine only, {host['machine']}."

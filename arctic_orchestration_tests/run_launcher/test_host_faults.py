@@ -175,7 +175,17 @@ def test_a_run_that_cannot_be_tagged_any_more_is_not_called_failed(
         place.launch(run_id)
     until(lambda: place.note_of(run_id), "the step has begun")
     assert place.status(run_id) is dg.DagsterRunStatus.STARTED
+    before: list[dg.DagsterRunStatus] = []
+    call_all = messages.call_all
+
+    def noting(request: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
+        if request["do"] == "cancel":
+            before.append(place.status(run_id))
+        return call_all(request, timeout)
+
+    monkeypatch.setattr(messages, "call_all", noting)
     assert launcher_of(place).terminate(run_id)
+    assert before == [dg.DagsterRunStatus.CANCELING], "else it may read that nobody canceled it"
     assert place.ended(run_id).status is dg.DagsterRunStatus.CANCELED
 
 
