@@ -5,10 +5,12 @@ at random, on Postgres the server's backends, too, while partitions arrive. ``AR
 does so 1,000 times on each database, in ten rounds.
 """
 
+import faulthandler
 import os
 import random
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -44,7 +46,8 @@ FULL = os.environ.get("ARCTIC_PROOF") == "full"
 ROUNDS = 10 if FULL else 1
 #: of a round; in its small size, each victim once, but for the JVM: on each database another way
 KILLS = 100 if FULL else 0
-_SECONDS = 600
+#: in its small size, before the test's own timeout ends the process without a word
+_SECONDS = 600 if FULL else 300
 #: how long a process to kill is looked for
 _LOOK_SECONDS = 5
 #: for a JVM, which may have to start
@@ -186,10 +189,16 @@ class WarmLake:
     def kill(self, what: str, how: int) -> bool:
         """Kills or stops one process; a daemon and a code server are started again."""
         if what in ("daemon", "server"):
+            role = DAEMON if what == "daemon" else CODE_SERVER
             process = self.daemon if what == "daemon" else self.server
             assert process.pid is not None
             os.kill(process.pid, how)
-            process.join()
+            process.join(_SECONDS / 2)
+            if process.exitcode is None:
+                os.kill(process.pid, signal.SIGUSR1)
+                time.sleep(1)
+                log = (self.home / f"{role}.log").read_text(errors="replace")
+                raise AssertionError(f"the {role} does not end:\n{log[-8000:]}")
             if what == "daemon":
                 self.daemon = self._start(DAEMON)
             else:
@@ -240,7 +249,24 @@ class WarmLake:
             states = self.states()
             return states["succeeded"] + states["failed"] >= len(self.announced)
 
-        until(ended, _SECONDS, "all jobs have ended")
+        try:
+            until(ended, _SECONDS, "all jobs have ended")
+        except AssertionError as error:
+            error.add_note(self._stuck())
+            raise
+
+    def _stuck(self) -> str:
+        """What a job that does not end can be understood by."""
+        lines = [f"{dict(self.states())}"]
+        for run in self.instance.get_runs():
+            if not run.is_finished:
+                lines += [f"run {run.run_id} is {run.status.value}: {run.tags}"]
+                entries = self.instance.all_logs(run.run_id)
+                lines += [f"  {entry.timestamp} {entry.message}" for entry in entries[-5:]]
+        for role in (DAEMON, CODE_SERVER):
+            log = (self.home / f"{role}.log").read_text(errors="replace").splitlines()
+            lines += [f"{role}: {line}" for line in log[-60:]]
+        return "\n".join(lines)
 
     def begun(self) -> Counter[str]:
         """How many runs of each job came to their step."""
@@ -265,6 +291,7 @@ def _be(role: str, port: int, environment: dict[str, str], home: str, patches: s
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(home)
+    faulthandler.register(signal.SIGUSR1, file=sys.__stderr__)
     # Forks its hosts, or the processes of runs that no host executes.
     forked_runs.put_in_place()
     open_files.put_in_place()
