@@ -12,7 +12,13 @@ from pyiceberg.table import Table
 
 from arctic_orchestration.lake.manifests import read_entries
 from arctic_orchestration.lake.replacing import table_head
-from arctic_orchestration.lake.replacing.table_head import Head, ReadManifests, Sought, may_hold
+from arctic_orchestration.lake.replacing.table_head import (
+    Head,
+    ReadManifests,
+    Sought,
+    may_hold,
+    version_of,
+)
 from arctic_orchestration_tests.lake.reference_merge import add, new_table
 
 
@@ -56,9 +62,9 @@ def test_ten_thousand_files_in_ten_thousand_manifests_are_found_quickly(
     sought = [Sought(path=f"p{n}", spec_id=0, sequence_number=2 * n) for n in range(1, count + 1)]
     heads: list[str] = []
 
-    def read(self: Any, wanted: list[ManifestFile], known: dict[str, Any], _: Any) -> None:
-        new = [one.manifest_path for one in wanted if one.manifest_path not in known]
-        heads.extend(new)
+    def read(self: Any, wanted: list[ManifestFile], known: dict[Any, Any], _: Any) -> None:
+        new = [version_of(one) for one in wanted if version_of(one) not in known]
+        heads.extend(path for path, _ in new)
         known.update(dict.fromkeys(new, ()))
 
     monkeypatch.setattr(ReadManifests, "read_all", read)

@@ -139,6 +139,8 @@ def test_lists_of_manifests_are_read_as_pyiceberg_reads_them(catalog: Catalog) -
         for snapshot in catalog.load_table(one.name()).metadata.snapshots:
             ours = read_manifest_list(one.io, snapshot.manifest_list)
             stock = list(stock_read_manifest_list(one.io.new_input(snapshot.manifest_list)))
-            assert [manifest._data for manifest in ours] == [manifest._data for manifest in stock]
+            # The last one is the row id of format 3, which pyiceberg does not read.
+            expected = [[*manifest._data, None] for manifest in stock]
+            assert [manifest._data for manifest in ours] == expected
             seen += len(ours)
     assert seen > 4
