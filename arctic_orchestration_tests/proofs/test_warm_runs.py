@@ -10,7 +10,6 @@ import os
 import random
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -291,7 +290,7 @@ def _be(role: str, port: int, environment: dict[str, str], home: str, patches: s
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(home)
-    faulthandler.register(signal.SIGUSR1, file=sys.__stderr__)
+    faulthandler.register(signal.SIGUSR1, file=2)
     # Forks its hosts, or the processes of runs that no host executes.
     forked_runs.put_in_place()
     open_files.put_in_place()
