@@ -7,6 +7,7 @@ the pipes that the interpreters would have.
 
 import io
 import json
+import multiprocessing.process
 import os
 import signal
 import subprocess
@@ -144,6 +145,8 @@ def _popen(
         process.start()
         for copied in outputs:
             copied.close()
+    # A process that ends would wait for it, as it would not for an interpreter that it started.
+    vars(multiprocessing.process)["_children"].discard(process)
     return ForkedProcess(process, os.fdopen(writing, "wb"))
 
 
