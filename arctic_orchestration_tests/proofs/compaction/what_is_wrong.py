@@ -29,11 +29,13 @@ def is_done(database: Database, written: Sequence[WrittenTable]) -> Callable[[],
 
     def check() -> bool:
         with database.read() as tx:
+            # Tables first: on Postgres each statement sees what was committed before it, and the
+            # planner notes that it has looked at a table together with the tasks that it made.
+            known = {row.name: row for row in tables.all_tables(tx)}
             if task_store.tasks(tx, states=LIVE, limit=1):
                 return False
             if tx.execute(sa.select(compaction_attempts.c.id).where(is_uncleaned)).first():
                 return False
-            known = {row.name: row for row in tables.all_tables(tx)}
         for one in written:
             head = one.table.refresh().current_snapshot()
             row = known.get(one.name)
