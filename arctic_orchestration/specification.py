@@ -75,7 +75,10 @@ class Tagged(Specification):
 
     def to_form(self) -> dict[str, Any]:
         """Returns ``{kind: {fields}}`` with the fields that differ from their defaults."""
-        defaults = {name: info.default for name, info in type(self).model_fields.items()}
+        defaults = {
+            name: info.get_default(call_default_factory=True)
+            for name, info in type(self).model_fields.items()
+        }
         body = {
             name: value
             for name, value in self.model_dump(mode="json", exclude={"kind"}).items()

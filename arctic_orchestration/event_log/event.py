@@ -48,6 +48,9 @@ class RunStatus(StrEnum):
         return self in _ENDED
 
 
+#: stands for every code location in the key of a run
+ANY_LOCATION = "*"
+
 _ENDED = frozenset({RunStatus.SUCCESS, RunStatus.FAILURE, RunStatus.CANCELED})
 
 
@@ -58,6 +61,7 @@ class EventKey(str):
     ``partition:<asset/key>``                 a partition of the asset arrived
     ``run:<location>:job:<job>:<status>``     a run of the job reached the status
     ``run:<location>:asset:<key>:<status>``   a run that was to materialize the asset did
+    ``run:*:...``                             the same, in whatever code location
     ``check:<asset/key>``                     a check of the asset was evaluated
     ``freshness:<asset/key>``                 the asset's freshness policy changed its state
     ========================================  ==============================================
@@ -161,10 +165,14 @@ class Event:
         if self.kind is EventKind.PARTITION:
             return (_partition_key(self.subject),)
         if self.kind is EventKind.RUN and self.status is not None:
-            status, location = self.status, self.location
-            return (
-                EventKey.of_job_run(location, self.subject, status),
-                *(EventKey.of_asset_run(location, asset, status) for asset in self.assets),
+            status = self.status
+            return tuple(
+                key
+                for location in (self.location, ANY_LOCATION)
+                for key in (
+                    EventKey.of_job_run(location, self.subject, status),
+                    *(EventKey.of_asset_run(location, asset, status) for asset in self.assets),
+                )
             )
         if self.kind is EventKind.CHECK:
             return (EventKey.of_check(self.subject),)

@@ -84,10 +84,11 @@ class Checker:
             return self._counts
         stored = self._store.by_ids(self._queue.tx, {job.schedule_id for job in due})
         self._facts.gather(
-            (constraint, self._target_resources(stored[job.schedule_id].schedule))
+            (constraint, self._target_resources(schedule), schedule.trigger_assets)
             for job in due
             if job.state is JobState.WAITING_CONSTRAINTS and job.schedule_id in stored
-            for constraint in stored[job.schedule_id].schedule.constraints
+            for schedule in (stored[job.schedule_id].schedule,)
+            for constraint in schedule.constraints
         )
         for job in due:
             self._counts["checked"] += 1
@@ -167,6 +168,7 @@ class Checker:
             satisfied_at=job.satisfied_at,
             targets=self._target_resources(schedule),
             gathered=self._facts,
+            place=self._location.place,
             partition=job.partition_start if job.partition_start == job.partition_end else None,
             trigger_assets=schedule.trigger_assets,
         )

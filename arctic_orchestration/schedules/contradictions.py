@@ -23,6 +23,7 @@ from arctic_orchestration.schedules.coincidence import (
 )
 from arctic_orchestration.schedules.constraints.checks_passed import ChecksPassed
 from arctic_orchestration.schedules.constraints.delay import Delay
+from arctic_orchestration.schedules.constraints.idle import Idle
 from arctic_orchestration.schedules.constraints.window import Window
 from arctic_orchestration.schedules.triggers import (
     AllOf,
@@ -168,8 +169,9 @@ def _of_constraints(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
         if isinstance(constraint, Window):
             windows.append(constraint)
             places.append(place)
-        elif isinstance(constraint, ChecksPassed):
-            if not constraint.assets and not schedule.trigger_assets:
+        elif isinstance(constraint, (ChecksPassed, Idle)):
+            names_jobs = isinstance(constraint, Idle) and constraint.jobs
+            if not constraint.assets and not schedule.trigger_assets and not names_jobs:
                 expected = "at least one asset: the trigger names none"
                 yield InvalidInput(f"{place}.assets", [], expected)
         elif isinstance(constraint, Delay):

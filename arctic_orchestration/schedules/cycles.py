@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.event_log.event import EventKey, RunStatus
+from arctic_orchestration.event_log.event import ANY_LOCATION, EventKey, RunStatus
 from arctic_orchestration.schedules.constraints import Delay, MinimumInterval, Rate, Window
 from arctic_orchestration.schedules.triggers import (
     AllOf,
@@ -139,10 +139,14 @@ def run_keys(
 def _of_runs(
     job: str | None, assets: Collection[str], location: str, statuses: Sequence[RunStatus]
 ) -> set[EventKey]:
+    places = (location, ANY_LOCATION)
     if job is not None:
-        return {EventKey.of_job_run(location, job, status) for status in statuses}
+        return {EventKey.of_job_run(at, job, status) for at in places for status in statuses}
     return {
-        EventKey.of_asset_run(location, asset, status) for asset in assets for status in statuses
+        EventKey.of_asset_run(at, asset, status)
+        for at in places
+        for asset in assets
+        for status in statuses
     }
 
 
@@ -163,7 +167,9 @@ def _sustaining(trigger: Trigger, location: str, made: Collection[EventKey]) -> 
         # The run may make none of the partitions that the trigger waits for.
         satisfied = trigger.count == 1 and trigger.where is None
     elif isinstance(trigger, Run):
-        satisfied = trigger.count == 1
+        # With assets of a job, the job of the schedule may be another one.
+        by_job = trigger.job is not None and bool(trigger.assets)
+        satisfied = trigger.count == 1 and not trigger.tags and not by_job
     elif isinstance(trigger, Check):
         # A run of an asset evaluates its checks.
         satisfied = trigger.count == 1 and trigger.status == "passed"

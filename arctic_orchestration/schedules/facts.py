@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from arctic_orchestration.event_log.event import Event, RunStatus
 from arctic_orchestration.schedules import resources
 from arctic_orchestration.schedules.constraints import Constraint
+from arctic_orchestration.schedules.constraints.base import job_resource
 from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.schedule import job_resource
 from arctic_orchestration.state.tables import jobs
 
 
@@ -54,17 +54,21 @@ class Gathered:
         self._trouble: Exception | None = None
         self._checks: dict[tuple[str, str | None], Mapping[str, Event | None]] = {}
 
-    def gather(self, wanted: Iterable[tuple[Constraint, tuple[str, ...]]]) -> None:
-        """Locks and reads what constraints need; each is given with the targets of its job."""
+    def gather(self, wanted: Iterable[tuple[Constraint, tuple[str, ...], tuple[str, ...]]]) -> None:
+        """Locks and reads what constraints need.
+
+        Each is given with the targets of its job, and the assets in the trigger.
+        """
         counted: set[str] = set()
         launched: set[str] = set()
         ended: set[str] = set()
         probes: set[str] = set()
         parents: set[str] = set()
         longest = timedelta(0)
-        for constraint, targets in wanted:
+        for constraint, targets, trigger_assets in wanted:
             names = constraint.resources(targets)
             counted.update(names)
+            counted.update(constraint.watched(self._location.place, trigger_assets))
             if constraint.lookback is not None:
                 launched.update(names)
                 longest = max(longest, constraint.lookback)
@@ -164,6 +168,7 @@ class JobFacts:
     satisfied_at: datetime
     targets: tuple[str, ...]
     gathered: Gathered
+    place: str
     partition: str | None = None
     trigger_assets: tuple[str, ...] = ()
 

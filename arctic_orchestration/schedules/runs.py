@@ -18,10 +18,10 @@ from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.run_tags import JOB_TAG, RUN_KEY_TAG
 from arctic_orchestration.schedules import resources
 from arctic_orchestration.schedules.clock_jumps import not_in_future
+from arctic_orchestration.schedules.constraints.base import asset_resource, job_resource
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import ACTIVE, Job, JobState
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.schedule import asset_resource, job_resource
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import in_state, is_launching, jobs, runs
 

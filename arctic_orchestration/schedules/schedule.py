@@ -19,6 +19,7 @@ from pydantic import (
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.quantities import Duration
 from arctic_orchestration.schedules.constraints import AnyConstraint
+from arctic_orchestration.schedules.constraints.base import asset_resource, job_resource
 from arctic_orchestration.schedules.contradictions import contradictions
 from arctic_orchestration.schedules.triggers import AnyTrigger
 from arctic_orchestration.specification import Specification, problems_of, unwritable
@@ -110,16 +111,6 @@ class Target(Specification):
         if self.job is not None:
             return (job_resource(place, self.job),)
         return tuple(asset_resource(place, asset) for asset in self.assets)
-
-
-def job_resource(place: str, job: str) -> str:
-    """Returns the resource name under which runs of a Dagster job are counted."""
-    return f"job:{place}/{job}"
-
-
-def asset_resource(place: str, asset: str) -> str:
-    """Returns the resource name under which runs that make an asset are counted."""
-    return f"asset:{place}/{asset}"
 
 
 class Schedule(Specification):

@@ -13,6 +13,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.event_log.event import ANY_LOCATION
 from arctic_orchestration.schedules.declared_assets import problems_in
 from arctic_orchestration.schedules.inventory import Inventory, assets_of, inventories
 from arctic_orchestration.schedules.inventory import store as keep
@@ -64,12 +65,15 @@ def unknown_names(
             else:
                 yield from _arrivals_of(f"{place}.{name}", asset, known)
         if isinstance(leaf, Run) and leaf.location is not None:
-            yield from _elsewhere(place, leaf, known.get(leaf.location))
+            places = known if leaf.location == ANY_LOCATION else {leaf.location}
+            yield from _elsewhere(place, leaf, [known[at] for at in places if at in known])
     for number, constraint in enumerate(schedule.constraints):
         for parent in constraint.parents_needed:
             if parent not in own.jobs:
                 path = f"{field}.constraints[{number}].{constraint.kind}.parents"
                 yield from _arrivals_of(path, parent, known)
+        for job in constraint.job_fields:
+            yield from _job(f"{field}.constraints[{number}].{constraint.kind}.jobs", job, own)
         for asset in constraint.asset_fields:
             path = f"{field}.constraints[{number}].{constraint.kind}.assets"
             yield from _arrivals_of(path, asset, known)
@@ -132,19 +136,20 @@ def _arrivals_of(field: str, asset: str, known: Mapping[str, Inventory]) -> Iter
         yield UnknownName(problem=InvalidInput(field, asset, expected), refused=False)
 
 
-def _elsewhere(place: str, leaf: Run, there: Inventory | None) -> Iterator[UnknownName]:
-    if there is None:
+def _elsewhere(place: str, leaf: Run, there: Sequence[Inventory]) -> Iterator[UnknownName]:
+    if not there:
         expected = "a code location of this cluster that has ticked"
         yield UnknownName(
             problem=InvalidInput(f"{place}.location", leaf.location, expected), refused=False
         )
         return
-    names: Sequence[str] = [leaf.job] if leaf.job is not None else leaf.assets
-    has = there.jobs if leaf.job is not None else there.executable
-    for name in names:
+    jobs = {job for inventory in there for job in inventory.jobs}
+    executable = {asset for inventory in there for asset in inventory.executable}
+    of_job = [("job", leaf.job, jobs)] if leaf.job is not None else []
+    for what, name, has in [*of_job, *(("assets", asset, executable) for asset in leaf.assets)]:
         if name not in has:
-            what = "job" if leaf.job is not None else "assets"
-            expected = f"one of {leaf.location}{near(name, sorted(has))}"
+            where = "any location" if leaf.location == ANY_LOCATION else leaf.location
+            expected = f"one of {where}{near(name, sorted(has))}"
             yield UnknownName(
                 problem=InvalidInput(f"{place}.{what}", name, expected), refused=False
             )
@@ -185,8 +190,9 @@ def _has(key: str, known: Mapping[str, Inventory]) -> bool:
     if kind == "partition":
         return any(rest in inventory.assets for inventory in known.values())
     for location, inventory in known.items():
-        if rest.startswith(f"{location}:"):
-            what, _, named = rest.removeprefix(f"{location}:").partition(":")
+        place = next((at for at in (location, ANY_LOCATION) if rest.startswith(f"{at}:")), None)
+        if place is not None:
+            what, _, named = rest.removeprefix(f"{place}:").partition(":")
             name = named.rpartition(":")[0]
             if name in (inventory.jobs if what == "job" else inventory.executable):
                 return True

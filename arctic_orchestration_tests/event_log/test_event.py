@@ -19,7 +19,7 @@ def test_an_arrival_is_found_by_its_asset() -> None:
 
 
 def test_a_run_is_found_by_its_job_and_by_each_of_its_assets() -> None:
-    """Three keys for a job with two assets, each with location and status."""
+    """Three keys for a job with two assets, each with location and status, and for any location."""
     event = Event(
         kind=EventKind.RUN,
         subject="rollup",
@@ -32,6 +32,9 @@ def test_a_run_is_found_by_its_job_and_by_each_of_its_assets() -> None:
         "run:lake:job:rollup:failure",
         "run:lake:asset:a:failure",
         "run:lake:asset:b/c:failure",
+        "run:*:job:rollup:failure",
+        "run:*:asset:a:failure",
+        "run:*:asset:b/c:failure",
     )
     assert event.keys[0] == EventKey.of_job_run("lake", "rollup", RunStatus.FAILURE)
     assert event.keys[1] == EventKey.of_asset_run("lake", "a", RunStatus.FAILURE)

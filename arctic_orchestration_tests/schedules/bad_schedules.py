@@ -165,6 +165,16 @@ _CONSTRAINTS: dict[str, tuple[dict[str, Any], list[Row]]] = {
             ("recheck", 120, DURATION),
         ],
     ),
+    "idle": (
+        {"assets": ["raw/a"]},
+        [
+            ("assets", [5], TEXT, "assets[0]", 5),
+            ("assets", None, LIST),
+            ("jobs", "", NOT_EMPTY, "jobs[0]", ""),
+            ("jobs", {"a": 1}, LIST),
+            ("otherwise", "wait", HOLD),
+        ],
+    ),
     "checks_passed": (
         {"assets": ["raw/a"]},
         [
@@ -207,9 +217,7 @@ _SCHEDULE: list[Row] = [
     ("trigger", {"partitions": ["raw/a"]}, "a mapping of the fields of partitions"),
     ("trigger", {"partitions": {"asset": "a", "kind": "cron"}},
      "a mapping of the fields of partitions"),
-    ("trigger", {"run": {}}, "either job or assets", READING, "trigger.run", {}),
-    ("trigger", {"run": {"job": "a", "assets": ["b"]}}, "either job or assets", READING,
-     "trigger.run", {"job": "a", "assets": ["b"]}),
+    ("trigger", {"run": {}}, "a job, or assets", READING, "trigger.run", {}),
     ("trigger", {"all_of": [{"partitions": {"asset": "a"}}]}, "at least two triggers", READING,
      "trigger.all_of", [{"partitions": {"asset": "a"}}]),
     ("trigger", {"any_of": "cron"}, "a mapping of the fields of any_of"),

@@ -10,6 +10,7 @@ from arctic_orchestration_tests.schedules.expectations import (
     HUNDRED_YEARS,
     LATE,
     LIST,
+    MAPPING,
     MILLISECONDS,
     MISSING,
     NOT_EMPTY,
@@ -143,6 +144,8 @@ BAD_TRIGGERS: dict[str, tuple[dict[str, Any], list[Row]]] = {
             ("count", 0, "at least 1"),
             ("location", 5, TEXT),
             ("name", "ingest", UNKNOWN),
+            ("tags", ["a"], MAPPING),
+            ("tags", {"team": 5}, TEXT, "tags.team", 5),
         ],
     ),
     "check": (

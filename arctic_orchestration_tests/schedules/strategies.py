@@ -161,6 +161,10 @@ CONSTRAINTS: dict[str, st.SearchStrategy[Form]] = {
         {"assets": st.lists(assets, min_size=1, max_size=3, unique=True)},
         {"checks": st.lists(names, min_size=1, max_size=3, unique=True), **_otherwise},
     ),
+    "idle": fields(
+        {"jobs": st.lists(jobs, min_size=1, max_size=2, unique=True)},
+        {"assets": st.lists(assets, min_size=1, max_size=2, unique=True), **_otherwise},
+    ),
 }
 constraints = st.one_of([of_kind(kind, inner) for kind, inner in CONSTRAINTS.items()])
 

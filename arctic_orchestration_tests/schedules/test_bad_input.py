@@ -69,7 +69,7 @@ def test_the_table_is_long_and_has_every_kind() -> None:
     places = {bad.field for bad in BAD}
     kinds = (
         "cron partitions data quiet run elapsed check freshness all_of any_of "
-        "concurrency rate window delay minimum_interval load fresh checks_passed"
+        "concurrency rate window delay minimum_interval load fresh checks_passed idle"
     )
     for kind in kinds.split():
         assert any(f".{kind}" in place for place in places), kind
@@ -176,7 +176,7 @@ _ITSELF.append({"any_of": _ITSELF})
         (lambda: ON.quiet("a", timedelta.max), "quiet.duration", timedelta.max,
          "a duration of at most 100 years"),
         (lambda: ON.run(), "run", {"job": None, "assets": (), "status": "success", "count": 1,
-                                   "location": None}, "either job or assets"),
+                                   "location": None, "tags": {}}, "a job, or assets"),
         (lambda: ON.run("a", status="ended"), "run.status[0]", "ended",
          "'success', 'failure', 'canceled' or 'started'"),
         (lambda: ON.run(assets={"a"}), "run.assets", {"a"}, LIST),

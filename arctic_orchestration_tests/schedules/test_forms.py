@@ -249,5 +249,6 @@ def test_every_kind_of_the_design_is_among_the_schedules_that_are_drawn() -> Non
         "load",
         "fresh",
         "checks_passed",
+        "idle",
     }
     assert set(CONSTRAINTS) <= set(constraint_kinds)

@@ -12,6 +12,7 @@ from arctic_orchestration.schedules.constraints.checks_passed import ChecksPasse
 from arctic_orchestration.schedules.constraints.concurrency import Concurrency
 from arctic_orchestration.schedules.constraints.delay import Delay
 from arctic_orchestration.schedules.constraints.fresh import Fresh
+from arctic_orchestration.schedules.constraints.idle import Idle
 from arctic_orchestration.schedules.constraints.load import Load
 from arctic_orchestration.schedules.constraints.minimum_interval import MinimumInterval
 from arctic_orchestration.schedules.constraints.rate import Rate
@@ -27,6 +28,7 @@ ConstraintUnion = (
     | Load
     | Fresh
     | ChecksPassed
+    | Idle
 )
 
 KINDS: tuple[str, ...] = tuple(
@@ -50,6 +52,7 @@ __all__ = [
     "Delay",
     "Facts",
     "Fresh",
+    "Idle",
     "Load",
     "MinimumInterval",
     "Rate",

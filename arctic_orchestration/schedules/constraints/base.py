@@ -49,6 +49,11 @@ class Facts(Protocol):
         """The resources of the job's own target."""
         ...
 
+    @property
+    def place(self) -> str:
+        """The cluster and code location, as in the names of resources."""
+        ...
+
     def active(self, resources: tuple[str, ...]) -> int:
         """Returns how many runs hold one of ``resources``, or are on their way to."""
         ...
@@ -101,6 +106,15 @@ class Constraint(Tagged):
         """Returns the resources whose holders it counts, for a job with these targets."""
         return ()
 
+    def watched(self, place: str, trigger_assets: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns the resources whose holders it counts, without becoming one of them.
+
+        Args:
+            place: the cluster and code location of the schedule.
+            trigger_assets: the assets in its trigger.
+        """
+        return ()
+
     @property
     def lookback(self) -> timedelta | None:
         """The span of past launches of its resources that it needs, or None."""
@@ -126,6 +140,11 @@ class Constraint(Tagged):
         """The assets in its fields, which must exist."""
         return ()
 
+    @property
+    def job_fields(self) -> tuple[str, ...]:
+        """The jobs of its own code location in its fields, which must exist."""
+        return ()
+
     def decide(self, facts: Facts, now: datetime) -> Verdict:
         """Returns the verdict at ``now``."""
         raise NotImplementedError
@@ -144,6 +163,16 @@ class Constraint(Tagged):
 def admit(reason: str) -> Verdict:
     """Returns the verdict that admits a job."""
     return Verdict(decision=Decision.ADMIT, reason=reason)
+
+
+def job_resource(place: str, job: str) -> str:
+    """Returns the resource name under which runs of a Dagster job are counted."""
+    return f"job:{place}/{job}"
+
+
+def asset_resource(place: str, asset: str) -> str:
+    """Returns the resource name under which runs that make an asset are counted."""
+    return f"asset:{place}/{asset}"
 
 
 def group_resource(group: str) -> str:

@@ -7,6 +7,7 @@ from arctic_orchestration.schedules.constraints.checks_passed import ChecksPasse
 from arctic_orchestration.schedules.constraints.concurrency import Concurrency
 from arctic_orchestration.schedules.constraints.delay import Delay
 from arctic_orchestration.schedules.constraints.fresh import Fresh
+from arctic_orchestration.schedules.constraints.idle import Idle
 from arctic_orchestration.schedules.constraints.load import Load
 from arctic_orchestration.schedules.constraints.minimum_interval import MinimumInterval
 from arctic_orchestration.schedules.constraints.rate import Rate
@@ -82,3 +83,14 @@ def checks_passed(
     """While the latest evaluations of asset checks passed; see `ChecksPassed`."""
     form = {"assets": assets, "checks": checks, "recheck": recheck, "otherwise": otherwise}
     return ChecksPassed.parse(form, field="checks_passed")
+
+
+def idle(
+    assets: Sequence[str] | str = (),
+    *,
+    jobs: Sequence[str] | str = (),
+    otherwise: str = "hold",
+) -> Idle:
+    """While no run of these assets or jobs is in progress; see `Idle`."""
+    form = {"assets": assets, "jobs": jobs, "otherwise": otherwise}
+    return Idle.parse(form, field="idle")

@@ -155,6 +155,9 @@ def job_fields(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
             named.append((f"{field}.target.job", schedule.target.job))
         for place, leaf in schedule.trigger.places(f"{field}.trigger"):
             named.extend((f"{place}.{name}", job) for name, job in leaf.job_name_fields().items())
+        for number, constraint in enumerate(schedule.constraints):
+            path = f"{field}.constraints[{number}].{constraint.kind}.jobs"
+            named.extend((path, job) for job in constraint.job_fields)
     return named
 
 

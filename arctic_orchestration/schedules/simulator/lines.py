@@ -8,7 +8,8 @@ Each line is a JSON object with ``at``, a moment, and either ``event`` or ``do``
 ``partition``        ``asset``*, ``partition``, ``bytes``, ``rows``, ``metadata``,
                      ``data_version``, ``run_id``, ``backfill`` (the id of the backfill that
                      made it), ``checks`` (asset checks that its run is going to evaluate)
-``run``              ``job`` or ``assets``*, ``status``*, ``run_id``, ``location``, ``partition``
+``run``              ``job`` or ``assets``*, ``status``*, ``run_id``, ``location``, ``partition``,
+                     ``tags``
 ``check``            ``asset``*, ``check``*, ``partition``, ``passed`` (true), ``severity``
                      (``error``; ``warn``), ``blocking`` (false): of the latest arrival
 ``freshness``        ``asset``*, ``state``*: the state to which the freshness policy changes
@@ -134,6 +135,7 @@ class RunReaches(_OfTarget):
     run_id: Name | None = None
     location: Name | None = None
     partition: Name | None = None
+    tags: Mapping[str, str] = Field(default_factory=dict)
 
 
 class StartRun(_OfTarget):

@@ -68,7 +68,10 @@ def _run_reaches(world: World, line: RunReaches) -> None:
             status=line.status,
             started=False,
             location=line.location or world.location,
-            tags={"dagster/partition": line.partition} if line.partition else {},
+            tags={
+                **line.tags,
+                **({"dagster/partition": line.partition} if line.partition else {}),
+            },
         )
     begun = line.status not in (RunStatus.QUEUED, RunStatus.STARTING)
     world.reach(replace(known, status=line.status, started=begun), line.at)

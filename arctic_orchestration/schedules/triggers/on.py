@@ -105,6 +105,7 @@ def run(
     status: str | Sequence[str] = "success",
     count: int = 1,
     location: str | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> Run:
     """Fires when ``count`` runs of a job, or of assets, reached a status; see `Run`."""
     form: dict[str, Any] = {
@@ -113,6 +114,7 @@ def run(
         "status": status,
         "count": count,
         "location": location,
+        "tags": tags or {},
     }
     return Run.parse(form, field="run")
 

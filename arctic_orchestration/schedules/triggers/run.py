@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from arctic_orchestration.event_log.event import Event, EventKey, RunStatus
+from arctic_orchestration.event_log.event import ANY_LOCATION, Event, EventKey, RunStatus
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
 
 _Status = Literal["success", "failure", "canceled", "started"]
@@ -17,7 +18,10 @@ def _statuses(value: object) -> object:
 
 
 class Run(Leaf):
-    """Fires when ``count`` runs of ``job``, or of one of ``assets``, reached a status."""
+    """Fires when ``count`` runs of ``job``, or of one of ``assets``, reached a status.
+
+    With both, runs of the job count if they were to materialize one of the assets.
+    """
 
     kind: Literal["run"] = "run"
     job: str | None = Field(default=None, min_length=1)
@@ -27,13 +31,15 @@ class Run(Leaf):
         BeforeValidator(_statuses, json_schema_input_type=_Status | tuple[_Status, ...]),
     ] = ("success",)
     count: int = Field(default=1, ge=1, strict=True)
-    #: the code location of the runs; None: the schedule's own
+    #: the code location of the runs; None: the schedule's own; ``*``: any
     location: str | None = None
+    #: only runs that have these tags; a value is a glob
+    tags: Mapping[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.job is None) == (not self.assets):
-            raise ValueError("either job or assets")
+    def _some_source(self) -> Self:
+        if self.job is None and not self.assets:
+            raise ValueError("a job, or assets")
         return self
 
     @field_validator("status")
@@ -47,7 +53,7 @@ class Run(Leaf):
         where = self.location or location
         # Each once, however often a person names it.
         statuses = [RunStatus(status) for status in dict.fromkeys(self.status)]
-        if self.job is not None:
+        if self.job is not None and not self.assets:
             return tuple(EventKey.of_job_run(where, self.job, status) for status in statuses)
         return tuple(
             EventKey.of_asset_run(where, asset, status)
@@ -58,11 +64,18 @@ class Run(Leaf):
     def takes(self, event: Event) -> bool:
         # A run counts once: one that started was counted at its start.
         already_counted = event.status is not None and event.status.ended and event.started
-        return not (already_counted and "started" in self.status)
+        if already_counted and "started" in self.status:
+            return False
+        # Of the runs that a key for assets finds.
+        if self.job not in (None, event.subject):
+            return False
+        tags = event.tags
+        return all(k in tags and fnmatchcase(tags[k], glob) for k, glob in self.tags.items())
 
     @property
     def label(self) -> str:
-        return f"{self.kind} {self.job or ', '.join(self.assets)}"
+        names = [self.job] if self.job is not None else []
+        return f"{self.kind} {', '.join([*names, *self.assets])}"
 
     def asset_fields(self) -> Mapping[str, str]:
         own = self.assets if self.location is None else ()
@@ -78,9 +91,17 @@ class Run(Leaf):
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         arrived = arrivals[0]
         seen = arrived.events
-        who = f"job {self.job}" if self.job is not None else f"assets {', '.join(self.assets)}"
-        reason = f"{seen} of {self.count} runs of {who} reached {' or '.join(self.status)}"
+        reason = f"{seen} of {self.count} runs of {self._who} reached {' or '.join(self.status)}"
         if seen < self.count:
             return Firing(satisfied=False, reason=reason)
         first_at = arrived.first_at if self.count == 1 else arrived.fired_at or arrived.last_at
         return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=arrived.last_at)
+
+    @property
+    def _who(self) -> str:
+        who = f"assets {', '.join(self.assets)}" if self.assets else f"job {self.job}"
+        if self.assets and self.job is not None:
+            who += f" by job {self.job}"
+        if self.tags:
+            who += f" tagged {', '.join(f'{key}={glob}' for key, glob in self.tags.items())}"
+        return f"{who} in any location" if self.location == ANY_LOCATION else who

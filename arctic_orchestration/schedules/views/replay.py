@@ -114,10 +114,16 @@ def line_of(event: Event, location: Location) -> dict[str, Any] | None:
             }  # fmt: skip
         case EventKind.RUN:
             of = {"assets": list(event.assets)} if event.assets else {"job": event.subject}
+            # Those of Dagster and of this package would connect it with jobs of the recording.
+            tags = {
+                key: value
+                for key, value in event.tags.items()
+                if not key.startswith(("arctic/", "dagster/", ".dagster/"))
+            }
             elsewhere = event.location if event.location != location.name else None
             line = {
                 "event": "run", "status": event.status and event.status.value,
-                "run_id": event.run_id, "location": elsewhere, **of, **common,
+                "run_id": event.run_id, "location": elsewhere, "tags": tags, **of, **common,
             }  # fmt: skip
         case EventKind.CHECK:
             line = {

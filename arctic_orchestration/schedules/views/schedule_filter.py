@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
-from arctic_orchestration.event_log.event import Event, EventKey, EventKind, RunStatus
+from arctic_orchestration.event_log.event import ANY_LOCATION, Event, EventKey, EventKind, RunStatus
 from arctic_orchestration.schedules import triggers
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule
@@ -121,7 +121,8 @@ def _takes(form: Mapping[str, Any], events: Sequence[Event], location: Location)
 
 def _keys(location: str, name: str) -> Sequence[str]:
     runs = [
-        key(location, name, status)
+        key(at, name, status)
+        for at in (location, ANY_LOCATION)
         for key in (EventKey.of_job_run, EventKey.of_asset_run)
         for status in RunStatus
     ]

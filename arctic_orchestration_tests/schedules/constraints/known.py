@@ -24,6 +24,7 @@ class Known:
 
     satisfied_at: datetime = NOW
     targets: tuple[str, ...] = (TARGET,)
+    place: str = "default/here"
     #: who holds each resource
     held: dict[str, set[str]] = field(default_factory=dict)
     #: when runs of each resource were launched

@@ -34,6 +34,9 @@ WRITTEN: list[tuple[str, Constraint]] = [
     ("checks_passed: {}", only.checks_passed()),
     ("checks_passed: {assets: [raw/a], checks: [c, d], recheck: 30s, otherwise: cancel}",
      only.checks_passed("raw/a", ["c", "d"], recheck="30s", otherwise="cancel")),
+    ("idle: {}", only.idle()),
+    ("idle: {assets: [raw/a], jobs: [b], otherwise: cancel}",
+     only.idle(["raw/a"], jobs="b", otherwise="cancel")),
 ]  # fmt: skip
 
 
@@ -59,10 +62,10 @@ def test_a_single_day_or_status_may_stand_without_a_list() -> None:
 
 
 def test_every_constraint_of_the_design_is_registered_and_written_above() -> None:
-    """Section 4.2 of the design has seven, and section 4.3 one more."""
+    """Section 4.2 of the design has seven, and section 4.3 two more."""
     assert set(KINDS) == {
         "concurrency", "rate", "window", "delay", "minimum_interval", "load", "fresh",
-        "checks_passed",
+        "checks_passed", "idle",
     }  # fmt: skip
     assert {constraint.kind for _, constraint in WRITTEN} == set(KINDS)
     assert all(hasattr(only, kind) for kind in KINDS)

@@ -68,3 +68,37 @@ def test_it_fires_at_its_count_of_runs() -> None:
     assert trigger.evaluate([Arrivals(events=2, partitions=1)], NOW).satisfied
     reason = on.run(assets=["a", "b"]).evaluate([Arrivals()], NOW).reason
     assert reason == "0 of 1 runs of assets a, b reached success"
+
+
+def test_runs_of_any_location_can_be_waited_for() -> None:
+    """By job or by asset; the name is not looked for in the own location."""
+    anywhere = on.run("rollup", location="*")
+    assert concerns(anywhere, ended(RunStatus.SUCCESS, location="there"))
+    assert concerns(anywhere, ended(RunStatus.SUCCESS))
+    assert anywhere.job_name_fields() == {}
+    of_asset = on.run(assets=["a"], location="*")
+    assert concerns(of_asset, ended(RunStatus.SUCCESS, location="there", assets=("a",)))
+    reason = "0 of 1 runs of job rollup in any location reached success"
+    assert anywhere.evaluate([Arrivals()], NOW).reason == reason
+
+
+def test_a_run_is_taken_only_with_all_of_the_tags() -> None:
+    """A value is a glob; a run without the tag does not match even ``*``."""
+    trigger = on.run("rollup", tags={"team": "ops", "day": "2026-*"})
+    assert concerns(trigger, ended(RunStatus.SUCCESS, tags={"team": "ops", "day": "2026-01-01"}))
+    assert not concerns(trigger, ended(RunStatus.SUCCESS, tags={"team": "ops"}))
+    assert not concerns(trigger, ended(RunStatus.SUCCESS, tags={"team": "Ops", "day": "2026-1"}))
+    assert not concerns(on.run("rollup", tags={"team": "*"}), ended(RunStatus.SUCCESS))
+    reason = "0 of 1 runs of job rollup tagged team=ops, day=2026-* reached success"
+    assert trigger.evaluate([Arrivals()], NOW).reason == reason
+
+
+def test_runs_of_assets_can_be_those_of_one_job() -> None:
+    """A backfill, or a run of another job, that makes the asset does not count."""
+    trigger = on.run("nightly", assets=["a"])
+    assert concerns(trigger, ended(RunStatus.SUCCESS, subject="nightly", assets=("a",)))
+    assert not concerns(trigger, ended(RunStatus.SUCCESS, subject="__ASSET_JOB", assets=("a",)))
+    assert not concerns(trigger, ended(RunStatus.SUCCESS, subject="nightly", assets=("b",)))
+    assert trigger.job_name_fields() == {"job": "nightly"}
+    reason = "0 of 1 runs of assets a by job nightly reached success"
+    assert trigger.evaluate([Arrivals()], NOW).reason == reason
