@@ -4,6 +4,7 @@
 (default) or ``ci``.
 """
 
+import gc
 import itertools
 import os
 from collections import Counter
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 BACKENDS = ("sqlite", "postgres")
 
 settings.register_profile(
-    "dev", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "dev", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
     "ci",
@@ -74,6 +75,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         own = item.get_closest_marker("timeout")
         if own is not None and own.args[0] > _LONGEST:
             item.add_marker(pytest.mark.timeout(_LONGEST), append=False)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay: each collection of garbage would go through millions of objects."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_unconfigure() -> None:
+    """Otherwise extensions complain of what was not freed."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -7,7 +7,7 @@ outputs take the place of their inputs in one snapshot. Some merges get their ro
 Then pyiceberg's own scan must find what the model of the table has, and the older snapshots what
 they had: it reads those that have no deletes by value.
 
-``ARCTIC_PROOF=full`` makes 150 tables, by default six.
+``ARCTIC_PROOF=full`` makes 150 tables, by default three.
 """
 
 import itertools
@@ -51,7 +51,7 @@ from arctic_orchestration_tests.lake.random_tables import (
 )
 from arctic_orchestration_tests.lake.reference_merge import delete_paths
 
-TABLES = 150 if os.environ.get("ARCTIC_PROOF") == "full" else 6
+TABLES = 150 if os.environ.get("ARCTIC_PROOF") == "full" else 3
 #: Each table takes some of them, in any order; three at least.
 STEPS = ("partitions", "equality", "position", "change", "append", "partitions", "append")
 _names = itertools.count(1)

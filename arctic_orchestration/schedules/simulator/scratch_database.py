@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.schedules.simulator.shortcut import Shortcut
 from arctic_orchestration.state.database import Database
-from arctic_orchestration.state.tables import metadata
+from arctic_orchestration.state.metadata import create_tables
 
 
 class PrivateDatabase(Database):
@@ -23,7 +23,7 @@ class PrivateDatabase(Database):
         self._connection = self.engine.connect()
         self._connection.begin()
         # The same tables as after all migrations, created at once.
-        metadata.create_all(self._connection, checkfirst=False)
+        create_tables(self._connection)
         self._connection = cast(sa.Connection, Shortcut(self._connection))
 
     @contextmanager

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import SchemaOutdated
+from arctic_orchestration.state.metadata import create_tables
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -76,7 +77,8 @@ def _create_all(connection: sa.Connection) -> None:
     """Creates the tables, and the compaction queue of tables that name no other."""
     from arctic_orchestration.state.compaction_tables import compaction_queues
 
-    tables().create_all(connection)
+    tables()
+    create_tables(connection)
     values = {"name": "default", "capacity": 1000, "level": 0, "share": 1, "max_workers": 1}
     connection.execute(sa.insert(compaction_queues).values(created_at=utc_now(), **values))
 
