@@ -28,11 +28,8 @@ def create_tables(connection: sa.Connection) -> None:
 @cache
 def _statements(driver: str, tables: tuple[str, ...]) -> tuple[str, ...]:
     """Statements that create the tables; compiling them takes longer than executing them."""
-    found: list[str] = []
-    engine = sa.create_mock_engine(
-        f"{driver}://",
-        lambda ddl, *_, **__: found.append(str(ddl.compile(dialect=engine.dialect))),
-    )
+    found: list[sa.schema.ExecutableDDLElement] = []
+    engine = sa.create_mock_engine(f"{driver}://", lambda ddl, *_, **__: found.append(ddl))
     chosen = [metadata.tables[name] for name in tables]
     metadata.create_all(engine, chosen, checkfirst=False)
-    return tuple(found)
+    return tuple(str(ddl.compile(dialect=engine.dialect)) for ddl in found)
