@@ -90,7 +90,8 @@ class Tagged(Specification):
 def untag(form: object, kinds: Sequence[str], what: str) -> object:
     """Converts ``{kind: {fields}}`` to the flat form by which pydantic finds the class.
 
-    A list becomes the field ``of`` of kinds with this suffix: ``any_of``, ``all_of``.
+    A list becomes the field ``of`` of kinds with this suffix, ``any_of`` and ``all_of``, and of
+    ``then``.
 
     Errors:
         ValueError: not a mapping, not exactly one key, or a key that is not in ``kinds``.
@@ -104,7 +105,7 @@ def untag(form: object, kinds: Sequence[str], what: str) -> object:
     ((kind, fields),) = form.items()
     if kind not in kinds:
         raise ValueError(f"a {what} key, one of {', '.join(kinds)}")
-    if isinstance(fields, (list, tuple)) and kind.endswith("_of"):
+    if isinstance(fields, (list, tuple)) and (kind.endswith("_of") or kind == "then"):
         fields = {"of": fields}
     if not isinstance(fields, dict) or "kind" in fields:
         raise ValueError(f"a mapping of the fields of {kind}")

@@ -32,6 +32,7 @@ from arctic_orchestration.schedules.triggers import (
     Data,
     Elapsed,
     Quiet,
+    Then,
     Trigger,
 )
 
@@ -111,9 +112,16 @@ def _of_trigger(
     elif isinstance(trigger, Elapsed):
         if not isinstance(trigger.since, str):
             yield from _too_long(timeout, path, f"{place}.duration", trigger.duration)
-    elif isinstance(trigger, (AllOf, AnyOf)):
+    elif isinstance(trigger, (AllOf, AnyOf, Then)):
         for number, child in enumerate(trigger.of):
+            if isinstance(child, Then):
+                yield InvalidInput(
+                    f"{place}[{number}]", "then", "a then only as the whole trigger of a schedule"
+                )
             yield from _of_trigger(schedule, child, f"{place}[{number}]", path)
+        if isinstance(trigger, Then) and schedule.partitions != "none":
+            expected = "none: a then is not evaluated for each partition of the target"
+            yield InvalidInput(f"{path}.partitions", schedule.partitions, expected)
         if isinstance(trigger, AllOf):
             yield from _of_all(schedule, trigger, place, path)
 

@@ -165,7 +165,7 @@ def _sustaining(trigger: Trigger, location: str, made: Collection[EventKey]) -> 
         return set().union(*parts)
     if isinstance(trigger, Partitions):
         # The run may make none of the partitions that the trigger waits for.
-        satisfied = trigger.count == 1 and trigger.where is None
+        satisfied = trigger.count == 1 and trigger.where is None and not trigger.metadata
     elif isinstance(trigger, Run):
         # With assets of a job, the job of the schedule may be another one.
         by_job = trigger.job is not None and bool(trigger.assets)

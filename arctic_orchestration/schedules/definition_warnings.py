@@ -16,6 +16,7 @@ from arctic_orchestration.schedules.triggers import (
     Partitions,
     Quiet,
     Run,
+    Then,
     Trigger,
 )
 
@@ -96,4 +97,4 @@ def _accumulates(trigger: Trigger) -> bool:
         return any(map(_accumulates, trigger.of))
     if isinstance(trigger, (Partitions, Run)):
         return trigger.count == "all" or trigger.count > 1
-    return isinstance(trigger, (AllOf, Data, Quiet))
+    return isinstance(trigger, (AllOf, Data, Quiet, Then))

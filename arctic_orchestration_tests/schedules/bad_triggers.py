@@ -58,6 +58,7 @@ BAD_TRIGGERS: dict[str, tuple[dict[str, Any], list[Row]]] = {
             ("count", None, WHOLE),
             ("count", float("nan"), WHOLE),
             ("where", 2026, TEXT),
+            ("metadata", ["source"], MAPPING),
             ("counts", 3, UNKNOWN),
             ("Count", 3, UNKNOWN),
         ],
@@ -189,6 +190,14 @@ BAD_TRIGGERS: dict[str, tuple[dict[str, Any], list[Row]]] = {
              "since.partitions.count", 0),
             ("since", {"run": {"job": "a", "state": "x"}}, UNKNOWN, "since.run.state", "x"),
             ("interval", "4h", UNKNOWN),
+        ],
+    ),
+    "then": (
+        {"of": [{"cron": {"expression": "0 4 * * *"}}, {"partitions": {"asset": "a"}}]},
+        [
+            ("of", MISSING, REQUIRED, "", None),
+            ("of", [], "two triggers, of which the first is a cron", READING, "", []),
+            ("wait", "1h", UNKNOWN),
         ],
     ),
     "all_of": (

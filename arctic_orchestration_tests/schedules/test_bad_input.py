@@ -68,7 +68,7 @@ def test_the_table_is_long_and_has_every_kind() -> None:
     assert len(BAD) >= 200
     places = {bad.field for bad in BAD}
     kinds = (
-        "cron partitions data quiet run elapsed check freshness all_of any_of "
+        "cron partitions data quiet run elapsed check freshness all_of any_of then "
         "concurrency rate window delay minimum_interval load fresh checks_passed idle"
     )
     for kind in kinds.split():

@@ -18,6 +18,7 @@ from arctic_orchestration.schedules.triggers.partition_end import PartitionEnd
 from arctic_orchestration.schedules.triggers.partitions import Partitions
 from arctic_orchestration.schedules.triggers.quiet import Quiet
 from arctic_orchestration.schedules.triggers.run import Run
+from arctic_orchestration.schedules.triggers.then import Then
 from arctic_orchestration.specification import untag
 
 TriggerUnion = (
@@ -32,6 +33,7 @@ TriggerUnion = (
     | Freshness
     | AllOf
     | AnyOf
+    | Then
 )
 
 KINDS: tuple[str, ...] = tuple(
@@ -45,7 +47,7 @@ AnyTrigger = Annotated[
     PlainSerializer(lambda trigger: trigger.to_form(), return_type=dict),
 ]
 
-for _combined in (AllOf, AnyOf):
+for _combined in (AllOf, AnyOf, Then):
     _combined.model_rebuild(_types_namespace={"AnyTrigger": AnyTrigger})
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "Partitions",
     "Quiet",
     "Run",
+    "Then",
     "Ticks",
     "Trigger",
     "kept_for_all",

@@ -15,6 +15,7 @@ from arctic_orchestration.schedules.triggers.partition_end import PartitionEnd
 from arctic_orchestration.schedules.triggers.partitions import Partitions
 from arctic_orchestration.schedules.triggers.quiet import Quiet
 from arctic_orchestration.schedules.triggers.run import Run
+from arctic_orchestration.schedules.triggers.then import Then
 
 
 def partitions(
@@ -29,6 +30,7 @@ def partitions(
     checks: str | Sequence[str] = (),
     changed: bool = False,
     late: str = "rerun",
+    metadata: Mapping[str, str | float] | None = None,
     backfill: str = "follow",
 ) -> Partitions:
     """Fires when ``count`` different partitions of ``asset`` have arrived; see `Partitions`."""
@@ -43,6 +45,7 @@ def partitions(
         "checks": checks,
         "changed": changed,
         "late": late,
+        "metadata": metadata or {},
         "backfill": backfill,
     }
     return Partitions.parse(form, field="partitions")
@@ -155,3 +158,8 @@ def all_of(
 ) -> AllOf:
     """Fires when each of ``triggers`` has fired, as when joined with ``&``; see `AllOf`."""
     return AllOf.parse({"of": triggers, "within": within, "wait": wait}, field="all_of")
+
+
+def then(first: Cron, second: Trigger) -> Then:
+    """Fires when ``second`` has fired after the latest tick of ``first``; see `Then`."""
+    return Then.parse({"of": (first, second)}, field="then")

@@ -59,6 +59,14 @@ def _checks_form(value: tuple[str, ...]) -> str | list[str]:
     return "passed" if value == ("*",) else list(value)
 
 
+def _has(metadata: Mapping[str, Any], label: str, wanted: str | float) -> bool:
+    """Returns whether metadata has a value: a text by a glob, anything else if it is equal."""
+    value = metadata.get(label)
+    if isinstance(wanted, str):
+        return isinstance(value, str) and fnmatchcase(value, wanted)
+    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
+
+
 class Partitions(Leaf):
     """Fires when ``count`` different partitions of ``asset`` have arrived since the last job.
 
@@ -91,6 +99,8 @@ class Partitions(Leaf):
     #: whether only arrivals with another data version count
     changed: bool = Field(default=False, strict=True)
     late: Annotated[str, BeforeValidator(_late, json_schema_input_type=_LateForm)] = "rerun"
+    #: only arrivals whose metadata has these values; a text is a glob
+    metadata: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
     #: whether arrivals that a backfill made count
     backfill: Literal["follow", "ignore"] = "follow"
 
@@ -98,6 +108,8 @@ class Partitions(Leaf):
     def _together(self) -> Self:
         if not self.distinct and (self.count == "all" or self.complete):
             raise ValueError("distinct: true where all partitions are waited for")
+        if self.complete and self.metadata:
+            raise ValueError("no metadata with complete: that of earlier arrivals is not looked up")
         return self
 
     def keys(self, location: str) -> tuple[EventKey, ...]:
@@ -107,7 +119,14 @@ class Partitions(Leaf):
         return {"asset": self.asset}
 
     def takes(self, event: Event) -> bool:
-        return event.kind is EventKind.PARTITION and bool(self.wanted_of([event.partition or ""]))
+        return (
+            event.kind is EventKind.PARTITION
+            and bool(self.wanted_of([event.partition or ""]))
+            and (
+                not self.metadata
+                or all(_has(event.metadata, label, value) for label, value in self.metadata.items())
+            )
+        )
 
     def wanted_of(self, partitions: Sequence[str]) -> Sequence[str]:
         where = self.where
@@ -160,6 +179,8 @@ class Partitions(Leaf):
         """Returns whether the arrivals satisfy the count, and the reason."""
         what = f"partitions of {self.asset}" if self.distinct else f"arrivals of {self.asset}"
         what += f" like {self.where}" if self.where else ""
+        if self.metadata:
+            what += f" with {', '.join(f'{label}={v}' for label, v in self.metadata.items())}"
         if not self.needs_all:
             return arrived >= self.count, f"{arrived} of {self.count} {what} have arrived"  # type: ignore[operator]
         if given.required is None:

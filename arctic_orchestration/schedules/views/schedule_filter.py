@@ -135,6 +135,6 @@ def _kinds(trigger: object) -> Iterator[str]:
         for kind, fields in trigger.items():
             yield kind
             children = fields.get("of", ()) if isinstance(fields, Mapping) else fields
-            if kind in ("any_of", "all_of"):
+            if kind in ("any_of", "all_of", "then"):
                 for child in children:
                     yield from _kinds(child)

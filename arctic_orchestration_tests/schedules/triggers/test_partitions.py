@@ -118,3 +118,21 @@ _MOMENTS = st.none() | st.timedeltas(timedelta(0), timedelta(days=9)).map(lambda
 def test_arrivals_are_read_back(here: Arrivals) -> None:
     """As the database holds them, to the microsecond."""
     assert Arrivals.from_json(json.loads(json.dumps(here.to_json()))) == here
+
+
+def test_arrivals_can_be_filtered_by_their_metadata() -> None:
+    """A text is a glob, anything else must be equal; true is not 1, and 5 is 5.0."""
+    trigger = on.partitions("a", metadata={"source": "api-*", "rows": 5, "final": True})
+
+    def takes(**metadata: object) -> bool:
+        return trigger.takes(
+            Event(kind=EventKind.PARTITION, subject="a", at=NOW, metadata=metadata)
+        )
+
+    assert takes(source="api-2", rows=5.0, final=True, more="x")
+    assert not takes(source="file", rows=5, final=True)
+    assert not takes(source="api-2", rows="5", final=True)
+    assert not takes(source="api-2", rows=5, final=1)
+    assert not takes()
+    reason = "0 of 1 partitions of a with source=api-*, rows=5, final=True have arrived"
+    assert trigger.evaluate([Arrivals()], NOW).reason == reason

@@ -110,6 +110,11 @@ WRITTEN: list[tuple[str, Trigger, dict[str, Any] | None]] = [
         None,
     ),
 ]
+#: not for a schedule with partitions, unlike those above
+THEN = (
+    "then: [{cron: {expression: 0 4 * * *}}, {partitions: {asset: a, metadata: {source: api}}}]",
+    on.then(on.cron("0 4 * * *"), on.partitions("a", metadata={"source": "api"})),
+)
 
 
 @pytest.mark.parametrize(("text", "trigger", "form"), WRITTEN)
@@ -137,4 +142,15 @@ def test_a_trigger_is_one_in_every_form(
 
 def test_each_trigger_is_written_here() -> None:
     """One that is registered has a line above."""
-    assert {trigger.kind for _, trigger, _ in WRITTEN} == set(KINDS)
+    assert {*(trigger.kind for _, trigger, _ in WRITTEN), THEN[1].kind} == set(KINDS)
+
+
+def test_a_then_is_one_in_every_form() -> None:
+    """As the others, in a schedule without partitions."""
+    text, trigger = THEN
+    loaded = yaml.safe_load(text)
+    assert trigger.to_form() == loaded
+    form = {"name": "s", "target": "made", "trigger": loaded}
+    schedule = Schedule.parse(form)
+    assert schedule.trigger == trigger
+    assert Schedule.parse(json.loads(json.dumps(schedule.to_form()))) == schedule
