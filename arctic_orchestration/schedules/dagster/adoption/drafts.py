@@ -16,6 +16,7 @@ from arctic_orchestration.dagster_internals import (
     runs_watched,
 )
 from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.schedules.dagster.adoption.conditions import draft_condition
 from arctic_orchestration.schedules.dagster.adoption.python_form import python_of
 from arctic_orchestration.schedules.dagster.every_job import EveryJobSensor
 from arctic_orchestration.schedules.dagster.targets import assets_made
@@ -91,6 +92,12 @@ def drafts_of(repository: dg.RepositoryDefinition, now: datetime) -> list[Drafte
         if not isinstance(sensor, EveryJobSensor):
             draft = Draft(source=sensor.name, names=names, options=options)
             found.append(_drafted(sensor.name, _kind(sensor), draft, sensor, repository))
+    for key in sorted(repository.asset_graph.get_all_asset_keys()):
+        condition = repository.asset_graph.get(key).automation_condition
+        if condition is not None:
+            name = f"asset:{key.to_user_string()}"
+            draft = Draft(source=name, names=names, options=options)
+            found.append(_drafted(name, "automation_condition", draft, key, repository))
     return sorted(found, key=lambda one: one.name)
 
 
@@ -124,9 +131,11 @@ def _drafted(
                     "its function reads the events and moves the cursor itself: write the trigger "
                     "for what it looks for, such as on.partitions(...) & on.partitions(...)"
                 )
+            case "automation_condition":
+                draft_condition(draft, definition, repository)
             case "automation_condition_sensor":
                 raise NotPossible(
-                    "Dagster evaluates the conditions of all its assets together: see each asset"
+                    "Dagster evaluates the conditions of all its assets together: see asset:NAME"
                 )
             case _:
                 raise NotPossible(
