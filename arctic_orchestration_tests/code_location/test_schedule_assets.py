@@ -104,7 +104,8 @@ def test_a_schedule_shows_what_it_waits_for_and_how_its_jobs_ended(
 ) -> None:
     """Each state once, not more often than twice a minute."""
     location = _location(
-        _schedule(constraints=[only.delay("1h")], enabled=True), _schedule("other", enabled=False)
+        _schedule(constraints=[only.delay("1h")], timeout="2d", enabled=True),
+        _schedule("other", enabled=False),
     )
     place.tick(location)
     place.announce("1")

@@ -61,7 +61,10 @@ def server(store: ObjectStore, tmp_path: Path) -> Iterator[RestServer]:
 
 def opened(server: RestServer, tmp_path: Path, **properties: Any) -> Catalog:
     """The catalog ``lake`` of a file as users write it."""
-    text = yaml.safe_dump({"catalog": {"lake": {"uri": server.uri, **properties}}})
+    tokens = (
+        {"oauth2-server-uri": f"{server.uri}/v1/oauth/tokens"} if "credential" in properties else {}
+    )
+    text = yaml.safe_dump({"catalog": {"lake": {"uri": server.uri, **tokens, **properties}}})
     (tmp_path / ".pyiceberg.yaml").write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYICEBERG_HOME", str(tmp_path))
