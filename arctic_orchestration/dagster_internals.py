@@ -11,9 +11,10 @@ that lacks some of them, everything is imported, and what needs them is refused 
 
 import hashlib
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from copy import copy
 from functools import partial
 from importlib import import_module
@@ -326,6 +327,7 @@ __all__ = [
     "initialize_repository_def_from_pointer",
     "is_replaced_each_minute",
     "later_windows",
+    "latest_materializations",
     "loaded_repositories",
     "pack_value",
     "partitioned_schedule_tags",
@@ -348,6 +350,7 @@ __all__ = [
     "sqlite_run_database",
     "start_run_in_subprocess",  # executes a run as the process of a code server does
     "store_runless_entries",
+    "ticks_by_ids",
     "validate_and_coerce_op_result_to_iterator",  # the results of any kind of function, as events
     "with_attributes",
     "workspace_opts_to_load_target",
@@ -384,6 +387,9 @@ _TAKE_POOLS = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+#: the first version that leaves wiped materializations out wherever it has latest ones
+_KNOWS_WIPES = (1, 13, 27)
+_VERSION = tuple(int(number) for number in re.findall(r"\d+", dg.__version__)[:3])
 _QUEUE_DAEMON = "dagster._daemon.run_coordinator.queued_run_coordinator_daemon"
 
 
@@ -472,11 +478,76 @@ def store_runless_entries(
         last = {row["asset_key"]: place for place, row in enumerate(rows)}
         ids = numbers.scalars().all()
         for place in last.values():
-            storage._store_asset_event(connection, entries[place], ids[place])
+            _store_asset_event(storage, connection, entries[place], ids[place])
     if sqlite_event_log(storage) is not None:
         # Its copy for queries of one run, here of none; feeds and assets read the other.
         with storage.run_connection(RUNLESS_RUN_ID) as connection:
             connection.execute(new, rows)
+
+
+def _store_asset_event(
+    storage: Any, connection: "sqlalchemy.Connection", entry: dg.EventLogEntry, number: int
+) -> None:
+    """Stores in the table of assets that an event is an asset's newest, in a transaction."""
+    if hasattr(storage, "_store_asset_event"):
+        storage._store_asset_event(connection, entry, number)
+    else:
+        # Dagster 1.12 asks the storage for a connection, and begins another transaction on it.
+        type(storage).store_asset_event(_InTransaction(storage, connection), entry, number)
+
+
+class _InTransaction:
+    """A storage of events whose connection is that of a transaction."""
+
+    def __init__(self, storage: Any, connection: "sqlalchemy.Connection") -> None:
+        self._storage, self._connection = storage, connection
+
+    def index_connection(self) -> AbstractContextManager["sqlalchemy.Connection"]:
+        return nullcontext(self._connection)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+
+def latest_materializations(
+    storage: Any, keys: Sequence[dg.AssetKey]
+) -> dict[dg.AssetKey, dg.EventLogEntry]:
+    """Returns the newest materialization of each asset that has one since it was wiped.
+
+    Args:
+        storage: of :func:`event_log_storage_of`.
+        keys: of the assets.
+    """
+    latest = storage.get_latest_materialization_events(keys)
+    found = {key: entry for key, entry in latest.items() if entry is not None}
+    if found and _VERSION < _KNOWS_WIPES:
+        from dagster._core.assets import AssetDetails
+
+        read: Any = AssetDetails.from_db_string
+        for row in storage._fetch_asset_rows(asset_keys=list(found)):
+            details = read(row["asset_details"])
+            wiped = details.last_wipe_timestamp if details else None
+            key = dg.AssetKey.from_db_string(row["asset_key"])
+            if key in found and wiped is not None and found[key].timestamp <= wiped:
+                del found[key]
+    return found
+
+
+def ticks_by_ids(instance: dg.DagsterInstance, ids: Sequence[int]) -> Sequence["InstigatorTick"]:
+    """Returns the records of ticks that are there. One statement."""
+    storage = _storage_of(instance, "schedule_storage")
+    if hasattr(storage, "get_ticks_by_ids"):
+        found: Sequence[InstigatorTick] = storage.get_ticks_by_ids(ids)
+        return found
+    # Dagster 1.12 reads one at a time.
+    import sqlalchemy
+    from dagster._core.scheduler.instigation import InstigatorTick as Tick
+    from dagster._core.scheduler.instigation import TickData
+    from dagster._core.storage.schedules.schema import JobTickTable
+
+    number, body = JobTickTable.c.id, JobTickTable.c.tick_body
+    rows = storage.execute(sqlalchemy.select(number, body).where(number.in_(ids)))
+    return [Tick(row[0], dg.deserialize_value(row[1], TickData)) for row in rows]
 
 
 def sqlite_run_database(storage: object) -> str | None:

@@ -13,6 +13,7 @@ from dagster import AssetKey, DagsterInstance
 
 from arctic_orchestration.dagster_internals import (
     event_log_storage_of,
+    latest_materializations,
     run_storage_of,
     sqlite_event_log,
     sqlite_run_database,
@@ -210,11 +211,10 @@ class DagsterLog:
             return {}
         keys = {AssetKey.from_user_string(asset): asset for asset in assets}
         try:
-            latest = self._event_storage.get_latest_materialization_events(list(keys))
+            latest = latest_materializations(self._event_storage, list(keys))
             return {
                 keys[key]: datetime.fromtimestamp(entry.timestamp, UTC)
                 for key, entry in latest.items()
-                if entry is not None
             }
         except Exception as error:
             # Besides the driver's errors, dagster-postgres raises errors of its own; and one record

@@ -6,7 +6,12 @@ from typing import Any
 
 from dagster import DagsterInstance
 
-from arctic_orchestration.dagster_internals import InstigatorTick, SerializableErrorInfo, TickStatus
+from arctic_orchestration.dagster_internals import (
+    InstigatorTick,
+    SerializableErrorInfo,
+    TickStatus,
+    ticks_by_ids,
+)
 from arctic_orchestration.errors import DatabaseUnavailable
 
 #: errors whose cause is more specific than they are
@@ -70,10 +75,8 @@ class DagsterTicks:
     def _records(self, ticks: Collection[str]) -> dict[str, InstigatorTick]:
         if not ticks:
             return {}
-        storage = self._instance().schedule_storage
-        assert storage is not None
         try:
-            records = storage.get_ticks_by_ids([int(tick) for tick in ticks])
+            records = ticks_by_ids(self._instance(), [int(tick) for tick in ticks])
         except Exception as error:
             # Besides the driver's errors, dagster-postgres raises errors of its own.
             raise DatabaseUnavailable(f"Dagster's schedule storage: {error}") from error

@@ -98,7 +98,7 @@ def test_all_is_well_where_all_is_well(
         "dispatcher of flights": GOOD,
         "run monitoring": GOOD,
     }
-    assert "dagster 1.13.27" in findings["versions"][1]
+    assert f"dagster {dg.__version__}" in findings["versions"][1]
     assert f"cluster default, revision {SCHEMA_REVISION}" in findings["state database"][1]
     assert findings["feed"][1].startswith("exact: ")
     document = json.loads(arctic("doctor", "--json").out)

@@ -14,7 +14,7 @@ TODAY = {
     "pyspark": "4.3.0",
     "sqlalchemy": "2.1.9",
 }
-OLDEST = {"dagster": "1.13.27", "dagster-pyspark": "0.29.27", "pyspark": "3.5.3"}
+OLDEST = {"dagster": "1.12.22", "dagster-pyspark": "0.28.22", "pyspark": "3.5.3"}
 NEXT = {"dagster": "1.14.0", "dagster-webserver": "1.14.0", "dagster-postgres": "0.30.0"}
 
 
@@ -39,7 +39,7 @@ NEXT = {"dagster": "1.14.0", "dagster-webserver": "1.14.0", "dagster-postgres": 
             BAD,
             "pip install 'dagster-postgres==0.29.27' 'dagster-webserver==1.13.27'",
         ),
-        ({"dagster": "1.12.22"}, BAD, "pip install 'dagster>=1.13.27'"),
+        ({"dagster": "1.12.21"}, BAD, "pip install 'dagster>=1.12.22'"),
         ({**TODAY, "sqlalchemy": "2.0.9"}, BAD, "pip install 'sqlalchemy>=2.0.30'"),
     ],
 )

@@ -52,7 +52,11 @@ class TestRuns:
     """Runs in progress, of Dagster's limit on them."""
 
     def test_every_run_counts_until_it_has_ended(self, tmp_path: Path) -> None:
-        """Not started, queued, starting, started, canceling and suspended: six, of five."""
+        """Not started, queued, starting, started, canceling and suspended: six, of five.
+
+        Dagster 1.12 suspends no run: five.
+        """
+        begun = 6 if hasattr(DagsterRunStatus, "SUSPENDED") else 5
         coordinator = {
             "module": "dagster.core.run_coordinator",
             "class": "QueuedRunCoordinator",
@@ -62,9 +66,9 @@ class TestRuns:
             probes = LoadProbes(lambda: instance)
             assert probes.measure("runs") == 0
             add_runs(instance, list(DagsterRunStatus))
-            assert probes.measure("runs") == 1.2
+            assert probes.measure("runs") == begun / 5
             add_runs(instance, [DagsterRunStatus.STARTED] * 3)
-            assert probes.measure("runs") == 1.8
+            assert probes.measure("runs") == (begun + 3) / 5
             assert probes.one_more("runs") == 0.2
 
     def test_without_a_word_dagsters_limit_is_ten(self, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
 
 #: the first version that is tested, and the first one that was not when this was written
 TESTED = {
-    "dagster": ("1.13.27", "1.14"),
+    "dagster": ("1.12.22", "1.14"),
     "pyspark": ("3.5.3", "4.4"),
     "pyiceberg": ("0.12.0", "0.13"),
     "sqlalchemy": ("2.0.30", "2.2"),

@@ -7,6 +7,7 @@ import pytest
 from dagster import DagsterRunStatus as Status
 
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import (
+    SUSPENDED,
     RunQueue,
     beyond_upstream,
 )
@@ -131,7 +132,7 @@ def test_a_limit_of_each_value(queue: Callable[..., RunQueue], walk: Mapping[str
 def test_runs_in_progress_count(queue: Callable[..., RunQueue], value: Mapping[str, Any]) -> None:
     """No test of upstream: also those that something else launched, until they have ended."""
     here = queue(tag_concurrency_limits=[{"key": "foo", "limit": 3, **value}])
-    for status in (Status.STARTING, Status.CANCELING, Status.SUSPENDED, Status.SUCCESS):
+    for status in (Status.STARTING, Status.CANCELING, *SUSPENDED, Status.SUCCESS):
         here.submit(tags=foo("bar"), status=status)
     first, second, third = (here.submit(tags=foo("bar")).run_id for _ in range(3))
 

@@ -7,6 +7,7 @@ import pytest
 from dagster import DagsterRunStatus as Status
 
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import (
+    SUSPENDED,
     RunQueue,
     beyond_upstream,
 )
@@ -43,7 +44,7 @@ def test_every_run_in_progress_holds_a_slot(queue: Callable[..., RunQueue]) -> N
 def test_a_run_that_is_suspended_or_over_holds_no_slot(queue: Callable[..., RunQueue]) -> None:
     """``test_get_queued_runs_max_runs``, the others: no worker works for them."""
     here = queue(max_concurrent_runs=1)
-    for status in (Status.SUSPENDED, Status.SUCCESS, Status.FAILURE, Status.CANCELED):
+    for status in (*SUSPENDED, Status.SUCCESS, Status.FAILURE, Status.CANCELED):
         here.submit(status=status)
     run = here.submit()
     assert here.iterate() == [run.run_id]
