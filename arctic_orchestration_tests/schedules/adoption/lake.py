@@ -82,6 +82,10 @@ def files() -> dg.SkipReason:
     return dg.SkipReason("no file")
 
 
+@dg.asset(deps=["raw"], automation_condition=dg.AutomationCondition.eager())
+def derived() -> None: ...
+
+
 arctic = Arctic(
     schedules=[
         Schedule(
@@ -109,7 +113,7 @@ arctic = Arctic(
 )
 defs = dg.Definitions.merge(
     dg.Definitions(
-        assets=[dg.AssetSpec(name) for name in ASSETS],
+        assets=[derived, *(dg.AssetSpec(name) for name in ASSETS)],
         jobs=[hourly_report, on_arrival, watched, after_watched],
         schedules=[hourly, twice, decided],
         sensors=[arrivals, successes, alarms, both, files],

@@ -235,19 +235,18 @@ def test_an_enabled_schedule_of_the_name_is_refused(project: Project) -> None:
     first.close()
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
+def test_what_no_schedule_can_say_is_refused(project: Project) -> None:
+    """Each with its reason; nothing is stopped."""
+    project.daemon_pass()
+    session = project.session()
+    for name, reason in (
         ("files", "its function looks for something outside of Dagster"),
         ("both", "its function reads the events and moves the cursor itself"),
         ("alarms", "it requests no runs"),
-    ],
-)
-def test_what_no_schedule_can_say_is_refused(project: Project, name: str, reason: str) -> None:
-    project.daemon_pass()
-    session = project.session()
-    with pytest.raises(TransitionRefused, match=reason):
-        session.cut_over(name)
+        ("asset:derived", "remove the condition, and enable the schedule"),
+    ):
+        with pytest.raises(TransitionRefused, match=reason):
+            session.cut_over(name)
     session.close()
 
 

@@ -89,6 +89,8 @@ class LoadedRepository:
             read, write = asset_cursor(instance, definition.asset_key)
         else:
             reasons = "; ".join(drafted.draft.reasons)
+            if drafted.kind == "automation_condition":
+                reasons = "remove the condition, and enable the schedule, in one change of the code"
             raise TransitionRefused(f"{drafted.name} cannot be cut over: {reasons}")
         return SensorInstigator(
             instance=instance,
