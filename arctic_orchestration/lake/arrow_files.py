@@ -5,8 +5,8 @@ it is large), and one row group that is being filled.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +35,8 @@ class Writing:
     columns: pa.Schema
     #: what the rows of each input inherit; None: the rows have no lineage
     lineage: Sequence[Inherited] | None = None
+    #: the values of columns that inputs leave out, by name
+    constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
     #: the paths of the leaf columns with statistics, or whether all have them
     statistics: bool | list[str] = True
     rows_per_file: int

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.arrow_files import MIB, OutputFiles, Writing, pieces
 from arctic_orchestration.lake.file_access import sendable_io
+from arctic_orchestration.lake.name_mapping import Names, below, has_ids, id_of
 from arctic_orchestration.lake.parquet_footers import counts_days_as_julian
 from arctic_orchestration.lake.schema import spark_schema
 
@@ -33,7 +34,6 @@ FILE, POSITION = "file", "position"
 
 #: Decoded bytes that are handed to Spark at a time.
 _PIECE_BYTES = 8 * MIB
-_FIELD_ID = b"PARQUET:field_id"
 
 
 def arrow_rows(
@@ -44,6 +44,7 @@ def arrow_rows(
     *,
     tasks: int,
     with_places: bool = False,
+    names: Names | None = None,
 ) -> DataFrame:
     """Returns the rows of Parquet files, in the order of the paths and, within one, their own.
 
@@ -51,6 +52,7 @@ def arrow_rows(
         schema: the columns; those that a file lacks are null.
         tasks: the number of Spark's tasks; each reads files that follow each other.
         with_places: adds the columns :data:`FILE` and :data:`POSITION`.
+        names: of the columns of files without field ids.
 
     Errors:
         UnsupportedTable: a type has no equivalent in Spark.
@@ -66,7 +68,7 @@ def arrow_rows(
                 spark_types.StructField(POSITION, spark_types.LongType()),
             ]
         )
-    work = partial(_read, sendable_io(io), tuple(paths), schema, with_places)
+    work = partial(_read, sendable_io(io), tuple(paths), schema, with_places, names)
     return spark.range(0, len(paths), 1, max(1, tasks)).mapInArrow(work, columns)
 
 
@@ -95,8 +97,11 @@ def write_arrow_rows(
     return sorted(paths)
 
 
-def projected(rows: pa.Table, schema: Schema) -> pa.Table:
+def projected(rows: pa.Table, schema: Schema, mapped: Names | None = None) -> pa.Table:
     """Returns the columns of the schema, found by their field ids; missing ones are null.
+
+    Args:
+        mapped: the field ids by name, for a file without them.
 
     Errors:
         ArrowException: a value does not fit the column's type.
@@ -105,13 +110,15 @@ def projected(rows: pa.Table, schema: Schema) -> pa.Table:
     names = [field.name for field in struct.fields]
     batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
     return pa.Table.from_batches(
-        [pa.RecordBatch.from_arrays(_columns(struct, batch), names) for batch in batches]
+        [pa.RecordBatch.from_arrays(_columns(struct, batch, mapped), names) for batch in batches]
     )
 
 
-def _columns(struct: iceberg.StructType, rows: pa.RecordBatch | pa.StructArray) -> list[pa.Array]:
+def _columns(
+    struct: iceberg.StructType, rows: pa.RecordBatch | pa.StructArray, mapped: Names | None
+) -> list[pa.Array]:
     fields = rows.schema if isinstance(rows, pa.RecordBatch) else rows.type
-    places = {_id_of(field): number for number, field in enumerate(fields)}
+    places = {_id_of(field, mapped): number for number, field in enumerate(fields)}
     found = []
     for field in struct.fields:
         place = places.get(field.field_id)
@@ -119,24 +126,26 @@ def _columns(struct: iceberg.StructType, rows: pa.RecordBatch | pa.StructArray) 
             found.append(pa.nulls(len(rows), _arrow_type(field.field_type)))
         else:
             column = rows.column(place) if isinstance(rows, pa.RecordBatch) else rows.field(place)
-            found.append(_value(field.field_type, column))
+            inside = below(mapped, fields[place].name)
+            found.append(_value(field.field_type, column, inside))
     return found
 
 
-def _value(kind: iceberg.IcebergType, array: pa.Array) -> pa.Array:
+def _value(kind: iceberg.IcebergType, array: pa.Array, mapped: Names | None) -> pa.Array:
     match kind:
         case iceberg.StructType():
             fields = [pa.field(field.name, _arrow_type(field.field_type)) for field in kind.fields]
             return pa.StructArray.from_arrays(
-                _columns(kind, array), fields=fields, mask=array.is_null()
+                _columns(kind, array, mapped), fields=fields, mask=array.is_null()
             )
         case iceberg.ListType():
-            values = _value(kind.element_type, array.values)
+            values = _value(kind.element_type, array.values, below(mapped, "element"))
             return pa.ListArray.from_arrays(
                 _offsets(array), values, _arrow_type(kind), mask=array.is_null()
             )
         case iceberg.MapType():
-            keys, items = _value(kind.key_type, array.keys), _value(kind.value_type, array.items)
+            keys = _value(kind.key_type, array.keys, below(mapped, "key"))
+            items = _value(kind.value_type, array.items, below(mapped, "value"))
             return pa.MapArray.from_arrays(
                 _offsets(array), keys, items, _arrow_type(kind), mask=array.is_null()
             )
@@ -166,9 +175,10 @@ def _arrow_type(kind: iceberg.IcebergType) -> pa.DataType:
             return schema_to_pyarrow(kind)
 
 
-def _id_of(field: pa.Field) -> int | None:
-    text = (field.metadata or {}).get(_FIELD_ID)
-    return None if text is None else int(text)
+def _id_of(field: pa.Field, mapped: Names | None) -> int | None:
+    if mapped is None:
+        return id_of(field)
+    return mapped[field.name].field_id if field.name in mapped else None
 
 
 def _read(
@@ -176,13 +186,14 @@ def _read(
     paths: Sequence[str],
     schema: Schema,
     with_places: bool,
+    names: Names | None,
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             path, position = paths[number], 0
             try:
-                for piece in _rows_of(io, path, schema):
+                for piece in _rows_of(io, path, schema, names):
                     if with_places:
                         piece = _with_places(piece, path, position)
                     position += len(piece)
@@ -192,20 +203,23 @@ def _read(
                 raise LakeError(f"{path} cannot be read: {first}") from error
 
 
-def _rows_of(io: FileIO, path: str, schema: Schema) -> Iterator[pa.Table]:
+def _rows_of(io: FileIO, path: str, schema: Schema, names: Names | None) -> Iterator[pa.Table]:
     wanted = {field.field_id for field in schema.fields}
+    mapped: Names | None = None
 
     def columns(file: pq.ParquetFile) -> list[str]:
+        nonlocal mapped
+        mapped = None if has_ids(file.schema_arrow) else names
         if counts_days_as_julian(file.metadata.metadata or {}):
             raise LakeError("it was written by a Spark that counted old dates otherwise")
-        ids = {field.name: _id_of(field) for field in file.schema_arrow}
+        ids = {field.name: _id_of(field, mapped) for field in file.schema_arrow}
         if not any(ids.values()):
             raise LakeError("it has no field ids")
         found = [name for name, number in ids.items() if number in wanted]
         # Of a file without any of the columns, one counts the rows.
         return found or [next(iter(ids))]
 
-    yield from pieces(io, path, _PIECE_BYTES, lambda rows: projected(rows, schema), columns)
+    yield from pieces(io, path, _PIECE_BYTES, lambda rows: projected(rows, schema, mapped), columns)
 
 
 def _with_places(rows: pa.Table, path: str, position: int) -> pa.Table:

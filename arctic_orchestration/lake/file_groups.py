@@ -7,8 +7,10 @@ table is.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 
 class DeleteKind(StrEnum):
@@ -75,6 +77,11 @@ class FileGroup:
     files: tuple[LiveFile, ...]
 
     @property
+    def partition(self) -> tuple[Any, ...]:
+        """The values of the partition fields of the spec, in their order; none: unknown."""
+        return self.files[0].partition if self.files else ()
+
+    @property
     def bytes(self) -> int:
         """The size of the files and of the deletes that apply to them, each counted once."""
         return sum(file.size for file in self.files) + sum(
@@ -93,7 +100,7 @@ class FileGroup:
         return tuple(found[key] for key in sorted(found))
 
     def to_json(self) -> str:
-        """Returns the group as text, without the partition's values."""
+        """Returns the group as text."""
         deletes = self.delete_files
         place = {delete.key: number for number, delete in enumerate(deletes)}
         return json.dumps(
@@ -101,6 +108,7 @@ class FileGroup:
                 "snapshot_id": self.snapshot_id,
                 "sequence_number": self.sequence_number,
                 "spec_id": self.spec_id,
+                "partition": [_value_json(one) for one in self.partition],
                 "deletes": [_delete_json(delete) for delete in deletes],
                 "files": [_file_json(file, place) for file in self.files],
             },
@@ -124,11 +132,13 @@ class FileGroup:
             )
             for one in found["deletes"]
         ]
+        # Absent from tasks of earlier versions.
+        partition = tuple(_value(one) for one in found.get("partition", ()))
         return cls(
             snapshot_id=found["snapshot_id"],
             sequence_number=found["sequence_number"],
             spec_id=found["spec_id"],
-            files=tuple(_file(one, found["spec_id"], deletes) for one in found["files"]),
+            files=tuple(_file(one, found["spec_id"], partition, deletes) for one in found["files"]),
         )
 
 
@@ -158,13 +168,45 @@ def _file_json(file: LiveFile, place: Mapping[tuple[str, int], int]) -> dict[str
     }
 
 
-def _file(found: Mapping[str, Any], spec_id: int, deletes: Sequence[DeleteFile]) -> LiveFile:
+def _value_json(value: Any) -> Any:
+    match value:
+        case Decimal():
+            return {"decimal": str(value)}
+        case UUID():
+            return {"uuid": str(value)}
+        case bytes():
+            return {"hex": value.hex()}
+        case float() if value - value != 0:
+            return {"float": str(value)}
+    return value
+
+
+def _value(found: Any) -> Any:
+    match found:
+        case {"decimal": text}:
+            return Decimal(text)
+        case {"uuid": text}:
+            return UUID(text)
+        case {"hex": text}:
+            return bytes.fromhex(text)
+        case {"float": text}:
+            return float(text)
+    return found
+
+
+def _file(
+    found: Mapping[str, Any],
+    spec_id: int,
+    partition: tuple[Any, ...],
+    deletes: Sequence[DeleteFile],
+) -> LiveFile:
     return LiveFile(
         path=found["path"],
         size=found["size"],
         rows=found["rows"],
         sequence_number=found["sequence_number"],
         spec_id=spec_id,
+        partition=partition,
         file_format=found["file_format"],
         sort_order_id=found["sort_order_id"],
         first_row_id=found.get("first_row_id"),

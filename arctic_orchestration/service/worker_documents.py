@@ -156,6 +156,8 @@ class GroupDocument(Document):
     snapshot_id: int
     sequence_number: int
     spec_id: int
+    #: the values of the partition fields, in their order; empty: unknown
+    partition: list[Any]
     deletes: list[DeleteFileDocument]
     files: list[DataFileDocument]
 

@@ -1,4 +1,4 @@
-"""Tables of format 3 by Iceberg's own Spark: its reader finds each row with its lineage again.
+"""Tables of Iceberg's own Spark: its reader finds each row again, in format 3 with its lineage.
 
 The scenarios and their tables are in :mod:`arctic_orchestration_tests.lake.iceberg_spark`, which
 runs once, in the environment that ``sh tools/ensure_iceberg_spark`` makes. Spark fetches Iceberg's
@@ -106,13 +106,6 @@ def test_position_deletes_from_before_an_upgrade_go_with_the_vectors(scenario: S
     assert scenario["after"]["files"] == [[_DATA, "PARQUET", 1]]
 
 
-@of("ordered")
-def test_sorted_rows_keep_their_lineage(scenario: Seen) -> None:
-    """The rows change their order in the file, and not their ids."""
-    assert scenario["stored"] == [4, 3, 2, 1]
-    assert scenario["after"]["rows"] == scenario["before"]["rows"]
-
-
 @of("continued")
 def test_iceberg_works_on_with_a_merged_table(scenario: Seen) -> None:
     """It deletes, updates, appends and rewrites; rows that it leaves alone keep their lineage."""
@@ -125,3 +118,50 @@ def test_iceberg_works_on_with_a_merged_table(scenario: Seen) -> None:
     # An update keeps the row's id, and has the sequence number of its snapshot.
     assert changed[5] == [merged[5][0], 5, 5, "five"]
     assert scenario["rewritten"]["rows"] == scenario["changed"]["rows"]
+
+
+def identities(seen: Seen) -> list[list[Any]]:
+    """The rows without their lineage, in the order of their first column."""
+    return sorted((row[2:] for row in seen["rows"]), key=lambda row: row[0])
+
+
+OTHERS = ("hive", "copied", "void", "clustered", "branched")
+
+
+@pytest.mark.parametrize("scenario", OTHERS, indirect=True)
+def test_tables_of_others_have_the_same_rows_after_a_merge(scenario: Seen) -> None:
+    """Row by row, with the lineage in format 3; deletes are gone, and files are fewer."""
+    assert len(scenario["before"]["rows"]) > 5 or "refs" in scenario
+    assert scenario["after"]["rows"] == scenario["before"]["rows"]
+    kinds = [kind for kind, _, _ in scenario["after"]["files"]]
+    assert kinds == [_DATA]
+    (after,) = (count for _, _, count in scenario["after"]["files"])
+    assert after < sum(count for _, _, count in scenario["before"]["files"])
+
+
+@of("hive")
+def test_files_of_hive_get_ids_and_their_partitions_column(scenario: Seen) -> None:
+    """One partition by Arrow, the other one with deletes and changed names by Spark's rows."""
+    assert identities(scenario["half"]) == identities(scenario["whole"])
+    assert identities(scenario["whole"])[3] == [
+        3, ["3", 3], [3, None], "2020-01-04 00:00:00", "2020-01-02"
+    ]  # fmt: skip
+    assert "by Arrow" in scenario["how"][0]
+    assert any("files have no field ids" in how for how in scenario["how"][1:])
+    assert {row[0] for row in identities(scenario["after"])} == set(range(20)) - {1, 7, 8}
+
+
+@of("clustered")
+def test_sort_orders_of_others_are_kept(scenario: Seen) -> None:
+    """What z-order left is sorted as the table is from now on."""
+    assert scenario["stored"] == sorted(scenario["stored"], key=lambda row: (-row[0], row[1]))
+
+
+@of("branched")
+def test_branches_and_tags_outlive_the_upkeep(scenario: Seen) -> None:
+    """Snapshots were expired and orphans removed, and what refs need is there."""
+    before, after = scenario["refs"]
+    assert before == {"first": [[1, "a"], [2, "b"]], "side": [[2, "b"], [3, "side"]]}
+    assert after == before
+    assert scenario["kept"]["rows"] == scenario["before"]["rows"]
+    assert scenario["expired"] >= 2

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from arctic_orchestration.errors import InvalidInput, LakeError, UnsupportedTable
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
+from arctic_orchestration.lake.merging.input_files import Readable
 from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration_tests.lake.merged_files import (
     equality_delete,
@@ -82,9 +83,9 @@ def test_a_file_that_goes_while_it_is_read(
 
     group = group_of(table)
 
-    def remove(*_: object) -> dict[str, frozenset[int]]:
+    def remove(*_: object) -> Readable:
         Path(group.files[1].path).unlink()
-        return {}
+        return Readable(lacking={}, values={})
 
     monkeypatch.setattr(live_rows, "require_readable", remove)
     expected = "lake.refused: merging 2 files failed: .*does not exist"

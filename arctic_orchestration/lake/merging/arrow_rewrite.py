@@ -82,6 +82,7 @@ def rewritten(
         writing_of(table, max(1, -(-group.rows // count))),
         columns=plain.columns,
         lineage=plain.lineage,
+        constants=plain.constants,
         statistics=plain.statistics,
     )
     paths = [file.path for file in group.files]
@@ -120,7 +121,7 @@ def rewrite_files(
     try:
         lineage = itertools.repeat(None) if writing.lineage is None else writing.lineage
         for path, inherited in zip(paths, lineage, strict=False):
-            for piece in pieces(io, path, most, _fitting(writing.columns, inherited)):
+            for piece in pieces(io, path, most, _fitting(writing, inherited)):
                 outputs.add(piece)
         outputs.finish()
     except BaseException:
@@ -132,7 +133,7 @@ def rewrite_files(
     return outputs.paths
 
 
-def _fitting(columns: pa.Schema, inherited: Inherited | None) -> Callable[[pa.Table], pa.Table]:
+def _fitting(writing: Writing, inherited: Inherited | None) -> Callable[[pa.Table], pa.Table]:
     """Returns what brings the pieces of one file, in their order, into the outputs' schema."""
     position = 0
 
@@ -141,7 +142,10 @@ def _fitting(columns: pa.Schema, inherited: Inherited | None) -> Callable[[pa.Ta
         if inherited is not None:
             piece = with_values(piece, inherited, position)
             position += len(piece)
-        return piece.select(columns.names).cast(columns)
+        for name, value in writing.constants.items():
+            if name not in piece.column_names:
+                piece = piece.append_column(name, pa.repeat(value, len(piece)))
+        return piece.select(writing.columns.names).cast(writing.columns)
 
     return fitted
 

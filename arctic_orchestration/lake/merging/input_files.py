@@ -1,32 +1,45 @@
-"""Refuses files that Spark would misread, before it reads them.
+"""Refuses files that would be misread, before they are read; finds what they leave out.
 
 Where a column has no field id, Spark and other readers silently return nulls. A merge would write
-these nulls.
+these nulls. The table's name mapping identifies the columns of files that have no field ids at all.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-import pyarrow as pa
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
 
 from arctic_orchestration.errors import LakeError, UnsupportedFile
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging.deletes import EqualityChain, plain_path
+from arctic_orchestration.lake.merging.partition_values import UNKNOWN, partition_values
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
+from arctic_orchestration.lake.name_mapping import PROPERTY, Names, fields_of, has_ids, names_of
 
 
-def require_readable(
-    table: Table, group: FileGroup, chains: Sequence[EqualityChain]
-) -> Mapping[str, frozenset[int]]:
+@dataclass(frozen=True, kw_only=True)
+class Readable:
+    """What the files of a group need when they are read."""
+
+    #: the ids of columns with a known value that each file leaves out, by its path
+    lacking: Mapping[str, frozenset[int]]
+    #: the values of these columns: the partition's, or the default
+    values: Mapping[int, Any]
+    #: the number of files without field ids, and what their names stand for
+    nameless: int = 0
+    names: Names | None = None
+
+
+def require_readable(table: Table, group: FileGroup, chains: Sequence[EqualityChain]) -> Readable:
     """Reads the footers of the group's files and of its equality deletes.
 
-    Returns the columns with a default value that each data file lacks, by its path.
-
     Errors:
-        UnsupportedFile: a file is not Parquet, is encrypted, lacks field ids, omits a column
-            because it is a partition's value, or lacks a field with a default value in a struct.
+        InvalidInput: the table's name mapping is invalid.
+        UnsupportedFile: a file is not Parquet, is encrypted, lacks field ids or names that stand
+            for them, omits a column whose partition value is unknown, or lacks a field with a
+            default value or a partition's value in a struct.
         LakeError: a file is missing, is listed twice, or has another number of rows than the table
             records.
     """
@@ -37,36 +50,39 @@ def require_readable(
     for file in group.files:
         if file.file_format.lower() != "parquet":
             raise UnsupportedFile(f"{name}: {file.path} is {file.file_format}, expected Parquet")
-    implied = {
-        field.source_id
-        for field in table.specs()[group.spec_id].fields
-        if isinstance(field.transform, IdentityTransform)
-    }
+    names = names_of(table)
+    implied = partition_values(table, group)
+    compared = {field_id for chain in chains for field_id in chain.field_ids}
+    fields = dict(_fields_by_id(table))
     defaults = {
-        field_id for field_id, field in _fields_by_id(table) if field.initial_default is not None
+        field_id: field.initial_default
+        for field_id, field in fields.items()
+        if field.initial_default is not None
     }
     columns = {field.field_id for field in table.schema().fields}
-    lacking = {}
+    lacking, nameless = {}, 0
     for file, footer in zip(group.files, _footers(table, paths), strict=True):
-        ids = _field_ids(footer, name)
-        if missing := implied - ids:
-            raise UnsupportedFile(
-                f"{name}: {file.path} leaves out field {min(missing)}, whose value is the "
-                "partition's"
-            )
-        if inside := defaults - columns - ids:
+        ids = _field_ids(footer, name, names)
+        nameless += not has_ids(footer.metadata.schema.to_arrow_schema())
+        for missing in sorted(implied.keys() & (fields.keys() | compared) - ids):
+            if missing not in columns or implied[missing] is UNKNOWN:
+                raise UnsupportedFile(
+                    f"{name}: {file.path} leaves out field {missing}, whose value is the "
+                    "partition's"
+                )
+        if inside := defaults.keys() - columns - ids:
             raise UnsupportedFile(
                 f"{name}: {file.path} lacks field {min(inside)}, and default values inside of "
                 "columns are not supported"
             )
-        lacking[file.path] = frozenset(defaults - ids)
+        lacking[file.path] = frozenset((defaults.keys() | implied.keys()) & columns - ids)
         _require_rows(footer, file.rows, name)
     deletes = {delete.path: (delete, chain) for chain in chains for delete in chain.deletes}
     for footer, (delete, chain) in zip(_footers(table, deletes), deletes.values(), strict=True):
-        if missing := set(chain.field_ids) - _field_ids(footer, name):
-            raise LakeError(f"{name}: {delete.path} lacks field {min(missing)}, which it compares")
+        if absent := set(chain.field_ids) - _field_ids(footer, name, None):
+            raise LakeError(f"{name}: {delete.path} lacks field {min(absent)}, which it compares")
         _require_rows(footer, delete.rows, name)
-    return lacking
+    return Readable(lacking=lacking, values={**defaults, **implied}, nameless=nameless, names=names)
 
 
 def _fields_by_id(table: Table) -> Iterable[tuple[int, NestedField]]:
@@ -89,28 +105,24 @@ def _require_rows(footer: Footer, expected: int, table: str) -> None:
         )
 
 
-def _field_ids(footer: Footer, table: str) -> set[int]:
-    fields = list(_fields(footer.metadata.schema.to_arrow_schema(), ""))
-    nameless = [path for path, field_id in fields if field_id is None]
-    if nameless:
-        raise UnsupportedFile(f"{table}: {footer.path} has no field ids for {nameless}")
-    return {field_id for _, field_id in fields if field_id is not None}
-
-
-def _fields(parent: pa.Schema | pa.StructType, path: str) -> Iterator[tuple[str, int | None]]:
-    """Yields the columns and the fields of structs; elements, keys and values need no ids."""
-    for field in parent:
-        here = f"{path}{field.name}"
-        found = (field.metadata or {}).get(b"PARQUET:field_id")
-        yield here, None if found is None else int(found)
-        yield from _inside(field.type, here)
-
-
-def _inside(kind: pa.DataType, path: str) -> Iterator[tuple[str, int | None]]:
-    if pa.types.is_struct(kind):
-        yield from _fields(kind, f"{path}.")
-    elif pa.types.is_map(kind):
-        yield from _inside(kind.key_type, f"{path}.key")
-        yield from _inside(kind.item_type, f"{path}.value")
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        yield from _inside(kind.value_type, f"{path}.element")
+def _field_ids(footer: Footer, table: str, names: Names | None) -> set[int]:
+    schema = footer.metadata.schema.to_arrow_schema()
+    if names is None or has_ids(schema):
+        fields = list(fields_of(schema))
+        nameless = [path for path, field_id in fields if field_id is None]
+        if nameless:
+            advice = "" if names else f", and the table no property {PROPERTY}"
+            raise UnsupportedFile(f"{table}: {footer.path} has no field ids for {nameless}{advice}")
+        return {field_id for _, field_id in fields if field_id is not None}
+    found: dict[int, str] = {}
+    for path, field_id in fields_of(schema, names):
+        if field_id is not None and field_id in found:
+            raise UnsupportedFile(
+                f"{table}: {footer.path} has {found[field_id]} and {path}, expected one of them: "
+                f"both are field {field_id} in {PROPERTY}"
+            )
+        if field_id is not None:
+            found[field_id] = path
+    if not found:
+        raise UnsupportedFile(f"{table}: {footer.path} has no column that {PROPERTY} names")
+    return set(found)

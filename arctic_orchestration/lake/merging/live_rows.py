@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ from arctic_orchestration.lake.merging.lineage import lineage_of
 from arctic_orchestration.lake.merging.sessions import facts_frame
 from arctic_orchestration.lake.merging.strategy import require_current_schema
 from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
+from arctic_orchestration.lake.name_mapping import Names
 from arctic_orchestration.lake.row_lineage import LAST_UPDATED, ROW_ID, with_lineage
 from arctic_orchestration.lake.row_schema import literal_of, ordered
 from arctic_orchestration.lake.schema import column_at, path_of, spark_schema
@@ -61,6 +63,8 @@ class LiveRows:
     rows_in: int
     #: the number of different deleted positions of the files
     deleted_by_position: int
+    #: why the files pass through Arrow; None: Spark reads them
+    through_arrow: str | None
     _counted: Observation | None
 
     def deleted_by_equality(self) -> int:
@@ -103,13 +107,13 @@ def live_rows(
         session: from :func:`~arctic_orchestration.lake.merging.sessions.merging_session`.
 
     Errors:
-        UnsupportedTable: a file is not Parquet, or lacks field ids.
+        UnsupportedTable: a file is not Parquet, or lacks field ids and names that stand for them.
         LakeError: a file is missing, broken, or differs from the table's record of it.
     """
     chains = equality_chains(group.files)
     schema = with_dropped(table, {number for chain in chains for number in chain.field_ids})
-    lacking = require_readable(table, group, chains)
-    defaults = frozenset[int]().union(*lacking.values())
+    readable = require_readable(table, group, chains)
+    filled = frozenset[int]().union(*readable.lacking.values())
     positions = deleted_positions(table.io, group.files)
     lineage = lineage_of(table, group)
     target = table.schema()
@@ -118,18 +122,23 @@ def live_rows(
     columns = _by_number(schema)
     deletes = [delete.path for chain in chains for delete in chain.deletes]
     access = file_access(spark, table.io, [*(file.path for file in group.files), *deletes])
+    if readable.nameless:
+        missing = f"{readable.nameless} of {len(group.files)} files have no field ids"
+        access = FileAccess(missing=f"{missing}, and names stand for them")
     if access.by_spark and not READS_OLDER_SCHEMAS:
         require_current_schema(table, group)
-    rows, urls = _read(session, table.io, access, columns, [file.path for file in group.files])
+    rows, urls = _read(
+        session, table.io, access, columns, [file.path for file in group.files], readable.names
+    )
     many = [chain for chain in chains if chain.rows > _MOST_HASHED]
     sizes = [file.size for file in group.files]
     by_size = access.by_spark and in_order and sizes != sorted(sizes, reverse=True)
     sorting = bool(many) or by_size
     counted = Observation() if chains else None
-    if positions or chains or sorting or defaults or lineage is not None:
-        rows = _with_file_facts(spark, rows, group, urls, positions, chains, lacking)
-    for field_id in defaults:
-        rows = _with_default(rows, table.schema(), field_id)
+    if positions or chains or sorting or filled or lineage is not None:
+        rows = _with_file_facts(spark, rows, group, urls, positions, chains, readable.lacking)
+    for field_id in filled:
+        rows = _filled(rows, table.schema(), field_id, readable.values[field_id])
     if positions:
         word = F.get("deleted", F.shiftright(POSITION, 6).cast("int"))
         bit = F.getbit(word, F.col(POSITION).bitwiseAND(F.lit(63)).cast("int"))
@@ -156,6 +165,7 @@ def live_rows(
         rows=_as_the_table_has_it(rows, target, columns),
         rows_in=group.rows,
         deleted_by_position=sum(len(found) for found in positions.values()),
+        through_arrow=access.missing,
         _counted=counted,
     )
 
@@ -173,7 +183,12 @@ def _by_number(schema: Schema) -> Schema:
 
 
 def _read(
-    session: SparkSession, io: FileIO, access: FileAccess, schema: Schema, paths: Sequence[str]
+    session: SparkSession,
+    io: FileIO,
+    access: FileAccess,
+    schema: Schema,
+    paths: Sequence[str],
+    names: Names | None = None,
 ) -> tuple[DataFrame, Mapping[str, str]]:
     """Returns the rows of exactly these files, in one partition; and the URLs by path.
 
@@ -184,7 +199,7 @@ def _read(
             dot.
     """
     if not access.by_spark:
-        rows = arrow_rows(session, io, schema, paths, tasks=1, with_places=True)
+        rows = arrow_rows(session, io, schema, paths, tasks=1, with_places=True, names=names)
         return rows, {path: path for path in paths}
     reader = session.read.schema(spark_schema(schema)).options(**access.options)
     reader = reader.option("recursiveFileLookup", "true")
@@ -247,12 +262,12 @@ def _with_file_facts(
     return placed.join(found, F.col(FILE) == F.col("path"))
 
 
-def _with_default(rows: DataFrame, schema: Schema, field_id: int) -> DataFrame:
-    """Gives the rows of files without a column the column's default value."""
+def _filled(rows: DataFrame, schema: Schema, field_id: int, value: Any) -> DataFrame:
+    """Gives the rows of files without a column the column's value."""
     field = schema.find_field(field_id)
     name = f"c{field_id}"
-    default = literal_of(field.field_type, field.initial_default)
-    filled = F.when(F.col(f"lacks_{field_id}") == 1, default).otherwise(F.col(name))
+    known = literal_of(field.field_type, value)
+    filled = F.when(F.col(f"lacks_{field_id}") == 1, known).otherwise(F.col(name))
     return rows.withColumn(name, filled)
 
 

@@ -198,16 +198,15 @@ def _decoded(
                 return (outputs, 0, None), f"decoded {how}"
         if engine == Engine.ARROW:
             raise LakeError(f"{name}: Arrow cannot decode {len(group.files)} files: {reason}")
-    missing = file_access(spark, table.io, [file.path for file in group.files]).missing
+    written, missing = _decoded_by_spark(spark, table, group, directory, target_bytes)
     through = f"; files pass through Arrow, as {missing}" if missing else ""
-    return _decoded_by_spark(spark, table, group, directory, target_bytes), (
-        f"decoded by Spark: {reason}{through}"
-    )
+    return written, f"decoded by Spark: {reason}{through}"
 
 
 def _decoded_by_spark(
     spark: SparkSession, table: Table, group: FileGroup, directory: str, target_bytes: int
-) -> _Outputs:
+) -> tuple[_Outputs, str | None]:
+    """Returns the outputs, and why the files passed through Arrow."""
     order = table.sort_order()
     size = sum(file.size for file in group.files)
     count = outputs_wanted(size, target_bytes, files=len(group.files))
@@ -219,7 +218,8 @@ def _decoded_by_spark(
         deleted = live.deleted_by_position + live.deleted_by_equality()
     outputs = _finished(table, paths)
     _require_all(table, group, deleted, outputs)
-    return outputs, deleted, None if order.is_unsorted else order.order_id
+    sort_order_id = None if order.is_unsorted else order.order_id
+    return (outputs, deleted, sort_order_id), live.through_arrow
 
 
 def _remove_others(table: Table, directory: str, paths: list[str]) -> None:

@@ -5,7 +5,7 @@ ids. It also refuses unreadable files, so nothing is refused here: anything unus
 a reason to use Spark.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -27,8 +27,10 @@ from arctic_orchestration.lake.file_metrics import is_bounded
 from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.merging.lineage import lineage_of, with_own_lineage
 from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes, zstd_level
+from arctic_orchestration.lake.merging.partition_values import UNKNOWN, partition_values
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
 from arctic_orchestration.lake.merging.strategy import misfits
+from arctic_orchestration.lake.name_mapping import names_of
 from arctic_orchestration.lake.parquet_footers import counts_days_as_julian
 from arctic_orchestration.lake.row_lineage import LINEAGE, Inherited, with_lineage
 
@@ -43,6 +45,8 @@ class PlainFiles:
     #: format 3: what the rows of each file inherit, in the order of the group; the columns of the
     #: lineage are then the last ones
     lineage: tuple[Inherited, ...] | None
+    #: the partition's values of columns that a file leaves out, by name
+    constants: Mapping[str, pa.Scalar]
     #: the paths of the leaf columns with statistics, or whether all have them
     statistics: bool | list[str]
 
@@ -54,6 +58,7 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
     writer therefore omitted them, a filter that NaN passes would lose rows.
 
     Errors:
+        InvalidInput: the table's name mapping is invalid.
         LakeError: a file cannot be read at all.
     """
     hindrance = _known_hindrance(table, group)
@@ -64,7 +69,8 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
     except FooterUnreadable as error:
         return str(error)
     columns = _columns(table.schema())
-    hindrance = next(_hindrances(footers, group, table.schema(), columns), None)
+    constants = _constants(table, group, columns)
+    hindrance = next(_hindrances(footers, group, table, columns, constants), None)
     if hindrance is not None:
         return hindrance
     lineage = lineage_of(table, group)
@@ -73,7 +79,13 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
         columns = _columns(with_lineage(table.schema()))
         if not isinstance(statistics, bool):
             statistics += [field.name for field in LINEAGE if field.name not in statistics]
-    return PlainFiles(columns=columns, lineage=lineage, statistics=statistics)
+    if not isinstance(statistics, bool):
+        statistics += [
+            name
+            for name, value in constants.items()
+            if name not in statistics and not pa.types.is_floating(value.type)
+        ]
+    return PlainFiles(columns=columns, lineage=lineage, constants=constants, statistics=statistics)
 
 
 def writing_of(table: Table, rows_per_file: int, *, schema: Schema | None = None) -> Writing:
@@ -124,8 +136,13 @@ def _known_hindrance(table: Table, group: FileGroup) -> str | None:
 
 
 def _hindrances(
-    footers: Sequence[Footer], group: FileGroup, schema: Schema, columns: pa.Schema
+    footers: Sequence[Footer],
+    group: FileGroup,
+    table: Table,
+    columns: pa.Schema,
+    constants: Mapping[str, pa.Scalar],
 ) -> Iterator[str]:
+    names = names_of(table)
     for footer, file in zip(footers, group.files, strict=True):
         if footer.is_encrypted:
             yield f"{footer.path} is encrypted"
@@ -137,15 +154,29 @@ def _hindrances(
         (footer.schema, footer.key_values.get(b"ARROW:schema")): footer for footer in footers
     }
     for footer in schemas.values():
-        for problem in misfits(footer, with_own_lineage(footer, schema)):
-            yield f"{footer.path} has not the table's schema: {problem}"
         found = footer.metadata.schema.to_arrow_schema()
+        absent = constants.keys() - set(found.names)
+        schema = Schema(*(one for one in table.schema().fields if one.name not in absent))
+        for problem in misfits(footer, with_own_lineage(footer, schema), names):
+            yield f"{footer.path} has not the table's schema: {problem}"
         for field in columns:
+            if field.name in absent:
+                continue
             if not _becomes(found.field(field.name).type, field.type):
                 yield (
                     f"{footer.path} has not the table's schema: column {field.name} is read as "
                     f"{found.field(field.name).type}"
                 )
+
+
+def _constants(table: Table, group: FileGroup, columns: pa.Schema) -> Mapping[str, pa.Scalar]:
+    """Returns the partition's known values, by the names of the columns."""
+    values = partition_values(table, group)
+    return {
+        field.name: pa.scalar(values[field.field_id], columns.field(field.name).type)
+        for field in table.schema().fields
+        if values.get(field.field_id, UNKNOWN) is not UNKNOWN
+    }
 
 
 def _columns(schema: Schema) -> pa.Schema:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pyiceberg.types as iceberg
-from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
+from pyiceberg.io.pyarrow import parquet_path_to_id_mapping, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
@@ -18,6 +18,7 @@ from arctic_orchestration.errors import LakeError, UnsupportedFile
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging.lineage import why_lineage_is_lost, with_own_lineage
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
+from arctic_orchestration.lake.name_mapping import Names, fields_of, has_ids
 from arctic_orchestration.lake.parquet_footers import counts_days_as_julian, with_ids
 from arctic_orchestration.lake.row_lineage import FIRST_VERSION, with_lineage
 
@@ -171,17 +172,25 @@ def require_current_schema(table: Table, group: FileGroup) -> None:
             )
 
 
-def misfits(footer: Footer, schema: Schema) -> Iterator[str]:
-    """Yields how a file's columns differ from the table's current ones: names, ids, types."""
+def misfits(footer: Footer, schema: Schema, names: Names | None = None) -> Iterator[str]:
+    """Yields how a file's columns differ from the table's current ones: names, ids, types.
+
+    Args:
+        names: what the names in a file without field ids stand for; None: ids must be there.
+    """
+    found = footer.metadata.schema.to_arrow_schema()
     try:
-        if with_ids(footer.thrift, schema) != footer.thrift:
+        if names is not None and not has_ids(found):
+            if dict(fields_of(found, names)) != dict(fields_of(schema_to_pyarrow(schema))):
+                yield "it has no field ids, and its names do not stand for all columns of today"
+        elif with_ids(footer.thrift, schema) != footer.thrift:
             yield "field ids are missing"
     except LakeError as error:
         yield str(error)
     ids = parquet_path_to_id_mapping(schema)
-    found = footer.metadata.schema
-    for number in range(len(found)):
-        column = found.column(number)
+    leaves = footer.metadata.schema
+    for number in range(len(leaves)):
+        column = leaves.column(number)
         if column.path not in ids:
             yield f"column {column.path} is not the table's"
             continue

@@ -1,0 +1,157 @@
+"""Tables as others leave them: Iceberg's Spark writes them, and reads them after our merges.
+
+Scenarios of :mod:`arctic_orchestration_tests.lake.iceberg_spark`, in its session.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots
+from arctic_orchestration.lake.upkeep.orphans import remove_orphans
+
+if TYPE_CHECKING:
+    from arctic_orchestration_tests.lake.iceberg_spark import Lake
+
+_COPY_ON_WRITE = ", ".join(
+    f"'write.{what}.mode' = 'copy-on-write'" for what in ("delete", "update", "merge")
+)
+
+
+def _merged(lake: "Lake", name: str) -> dict[str, Any]:
+    before = lake.seen(name)
+    how = lake.compact(name)
+    return {"before": before, "how": how, "after": lake.seen(name)}
+
+
+def hive(lake: "Lake") -> dict[str, Any]:
+    """Files without field ids and without the partition's column, added to a table.
+
+    Rows of one partition are deleted; one column has another name now, in a struct too.
+    """
+    place = f"{lake.directory}/hive"
+    rows = lake.spark.sql(
+        "select id, named_struct('a', string(id), 'b', id) as s, array(id, null) as l, "
+        "timestamp'2020-01-01 00:00:00Z' + make_interval(0, 0, 0, int(id)) as at, "
+        "date'2020-01-01' + int(id % 2) as day from range(0, 20, 1, 3)"
+    )
+    rows.write.partitionBy("day").parquet(place)
+    columns = "id bigint, s struct<a: string, b: bigint>, l array<bigint>, at timestamp, day date"
+    lake.create("hive", columns, "partitioned by (day)", version=2)
+    lake.sql(
+        f"call lake.system.add_files(table => 'db.hive', source_table => '`parquet`.`{place}`')"
+    )
+    whole = lake.seen("hive")
+    how = lake.compact("hive", lambda file: file.partition[0] % 2 == 0)
+    half = lake.seen("hive")
+    lake.sql(
+        "delete from lake.db.hive where id in (1, 7, 8)",
+        "alter table lake.db.hive rename column s.b to c",
+        "alter table lake.db.hive rename column l to list",
+    )
+    found = _merged(lake, "hive")
+    return found | {"whole": whole, "half": half, "how": how + found["how"]}
+
+
+def copied(lake: "Lake") -> dict[str, Any]:
+    """Copy on write in format 2, with a partition spec and columns that change."""
+    columns = "id bigint, text string, s struct<a: int, l: array<struct<x: int>>>"
+    lake.sql(
+        f"create table lake.db.copied ({columns}) using iceberg partitioned by (bucket(2, id)) "
+        f"tblproperties ('format-version' = '2', {_COPY_ON_WRITE})"
+    )
+    values = (
+        "select id, concat('text', id), named_struct('a', int(id), 'l', "
+        "array(named_struct('x', int(id)), null)) from range({}, {})"
+    )
+    lake.sql(
+        f"insert into lake.db.copied {values.format(0, 6)}",
+        "alter table lake.db.copied replace partition field bucket(2, id) with truncate(5, text)",
+        f"insert into lake.db.copied {values.format(6, 12)}",
+        "alter table lake.db.copied drop partition field truncate(5, text)",
+        "alter table lake.db.copied rename column text to words",
+        "alter table lake.db.copied rename column s.l.element.x to y",
+        "alter table lake.db.copied alter column s.a type bigint",
+        "alter table lake.db.copied add column s.z string",
+        "insert into lake.db.copied select id, 'w', named_struct('a', id, 'l', null, 'z', 'z') "
+        "from range(12, 15)",
+        "delete from lake.db.copied where id in (1, 7)",
+        "update lake.db.copied set words = 'new' where id in (2, 8)",
+        "merge into lake.db.copied t using (select id from range(3, 20, 8)) s on t.id = s.id "
+        "when matched then update set words = 'met' "
+        "when not matched then insert (id, words, s) values (s.id, 'added', null)",
+    )
+    return _merged(lake, "copied")
+
+
+def void(lake: "Lake") -> dict[str, Any]:
+    """Format 1, in which a partition field that is dropped becomes void."""
+    lake.create("void", "id bigint, day date", "partitioned by (days(day), id)", version=1)
+    lake.sql(
+        "insert into lake.db.void values (1, date'2020-01-01'), (2, date'1969-12-31')",
+        "insert into lake.db.void values (1, date'2020-01-01'), (2, null)",
+        "alter table lake.db.void drop partition field id",
+        "insert into lake.db.void values (3, date'2020-01-01'), (4, null)",
+        "insert into lake.db.void values (5, date'2020-01-01'), (6, null)",
+    )
+    return _merged(lake, "void")
+
+
+def clustered(lake: "Lake") -> dict[str, Any]:
+    """Format 3, ordered by z-order and then by columns, and changed by merge on read."""
+    lake.create("clustered", "id bigint, x int, y int")
+    lake.sql(
+        "insert into lake.db.clustered select id, id % 4, id % 3 from range(0, 12)",
+        "insert into lake.db.clustered select id, id % 4, id % 3 from range(12, 24)",
+        "call lake.system.rewrite_data_files(table => 'db.clustered', strategy => 'sort', "
+        "sort_order => 'zorder(x, y)', options => map('rewrite-all', 'true'))",
+        "alter table lake.db.clustered write ordered by x desc, y",
+        "insert into lake.db.clustered select id, id % 4, id % 3 from range(24, 30)",
+        "delete from lake.db.clustered where id in (3, 25)",
+        "update lake.db.clustered set x = x + 10 where y = 1",
+        "merge into lake.db.clustered t using (select id from range(28, 32)) s on t.id = s.id "
+        "when matched then delete when not matched then insert (id, x, y) values (s.id, -1, -1)",
+    )
+    found = _merged(lake, "clustered")
+    stored = lake.spark.sql("select x, y from lake.db.clustered").collect()
+    return found | {"stored": [list(row) for row in stored]}
+
+
+def branched(lake: "Lake") -> dict[str, Any]:
+    """A branch and a tag, whose files must outlive merges, expiry and the removal of orphans."""
+    lake.create("branched", version=2)
+    lake.sql(
+        "insert into lake.db.branched values (1, 'a'), (2, 'b')",
+        "alter table lake.db.branched create tag first",
+        "alter table lake.db.branched create branch side",
+        "insert into lake.db.branched.branch_side values (3, 'side')",
+        "delete from lake.db.branched.branch_side where id = 1",
+        "insert into lake.db.branched values (4, 'd')",
+        "delete from lake.db.branched where id = 2",
+    )
+
+    def refs() -> dict[str, list[list[Any]]]:
+        return {
+            ref: [
+                list(row)
+                for row in lake.spark.sql(
+                    f"select * from lake.db.branched version as of '{ref}' order by id"
+                ).collect()
+            ]
+            for ref in ("first", "side")
+        }
+
+    known = refs()
+    found = _merged(lake, "branched")
+    table, later = lake.table("branched"), utc_now() + timedelta(days=2)
+    expired = expire_snapshots(table, older_than=later, keep_last=1, now=later)
+    removed = remove_orphans(table, older_than=later, any_age=True, now=later)
+    return found | {
+        "refs": [known, refs()],
+        "kept": lake.seen("branched"),
+        "expired": len(expired.snapshot_ids),
+        "orphans": len(removed.files),
+    }
+
+
+OTHERS = (hive, copied, void, clustered, branched)
