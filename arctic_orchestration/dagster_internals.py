@@ -277,6 +277,7 @@ __all__ = [
     "InstigatorTick",  # a tick of a sensor and its requests
     "InstigatorType",
     "LaunchRunContext",
+    "NamedTargetsSensor",
     "PartitionsSubset",
     "PersistedTimeWindow",  # a window of TimeWindowPartitionsSubset
     "PoolGranularity",
@@ -633,6 +634,20 @@ def set_targets(sensor: dg.SensorDefinition, targets: Sequence[AutomationTarget]
     sensor._targets = targets
 
 
+class NamedTargetsSensor(dg.SensorDefinition):
+    """A sensor that keeps its class and its targets where ``dg`` adds metadata to a copy of it."""
+
+    def with_attributes(
+        self, *, jobs: Sequence[Any] | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> dg.SensorDefinition:
+        """Returns a copy with other metadata; with other jobs it is a plain sensor of these."""
+        if jobs is not None:
+            return super().with_attributes(jobs=jobs, metadata=metadata)
+        made = copy(self)
+        made._metadata = metadata if metadata is not None else self._metadata
+        return made
+
+
 def later_windows(
     definition: dg.TimeWindowPartitionsDefinition, timestamp: float, *, excluded: bool = False
 ) -> Iterator[dg.TimeWindow]:
@@ -875,3 +890,16 @@ def partitioned_schedule_tags(definition: dg.ScheduleDefinition) -> Mapping[str,
     if getattr(function, "__module__", None) != partitioned_schedule.__name__:
         return None
     return dict(getclosurevars(function).nonlocals.get("tags") or {})
+
+
+def definitions_of_code(tree: Any) -> Iterator[tuple[str, dg.Definitions]]:
+    """Yields the Python files below ``defs/`` with their definitions; not files of components.
+
+    Args:
+        tree: the component tree of the project.
+    """
+    from dagster.components.core.decl import PythonFileDecl
+
+    for loc, decl in tree.find_root_decl().iterate_loc_component_decl_pairs():
+        if isinstance(decl, PythonFileDecl) and not decl.decls:
+            yield loc.get_display_key(tree.defs_module_path), tree.build_defs_at_path(loc)

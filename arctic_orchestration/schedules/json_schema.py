@@ -46,14 +46,14 @@ def schedules_schema() -> dict[str, Any]:
     need more than the form of one value are left to reading the file: for example whether a time
     zone exists, or whether two fields contradict each other.
     """
-    made = TypeAdapter(list[Schedule]).json_schema(schema_generator=_FileForm)
+    made = TypeAdapter(list[Schedule]).json_schema(schema_generator=FileForm)
     definitions = made["$defs"]
     unions: dict[str, TypeAdapter[Any]] = {
         "Trigger": TypeAdapter(AnyTrigger),
         "Constraint": TypeAdapter(AnyConstraint),
     }
     for name, union in unions.items():
-        one_of_them = union.json_schema(schema_generator=_FileForm)
+        one_of_them = union.json_schema(schema_generator=FileForm)
         definitions |= one_of_them.pop("$defs")
         definitions = _with_reference(definitions, one_of_them, f"#/$defs/{name}")
         definitions[name] = one_of_them
@@ -68,7 +68,7 @@ def schedules_schema() -> dict[str, Any]:
     }
 
 
-class _FileForm(GenerateJsonSchema):
+class FileForm(GenerateJsonSchema):
     """pydantic's schemas, in the form that people write: ``{kind: {fields}}``, ``90s``."""
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:

@@ -20,6 +20,7 @@ from arctic_orchestration.compaction.dagster.table_metrics import ReportClock, o
 from arctic_orchestration.compaction.dagster.worker_demand import QUEUE_TAG, Wanted, wanted_runs
 from arctic_orchestration.compaction.dagster.worker_job import OP
 from arctic_orchestration.compaction.planning.scope import Mode, Scope
+from arctic_orchestration.dagster_internals import NamedTargetsSensor
 from arctic_orchestration.event_log.dagster_log import DagsterLog
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.quantities import format_moment
@@ -104,7 +105,7 @@ class _Place:
         return RoundResult(counts=counts, observations=found, troubles=troubles, error=error)
 
 
-class CompactionSensor(dg.SensorDefinition):
+class CompactionSensor(NamedTargetsSensor):
     """A sensor that performs all of compaction except the merging, and requests runs that merge."""
 
     def __init__(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from arctic_orchestration.dagster_internals import UnresolvedAssetJobDefinition
+from arctic_orchestration.dagster_internals import UnresolvedAssetJobDefinition, with_attributes
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.freshness.batch_file import Batch, load_batch
 from arctic_orchestration.freshness.criteria import TaskSpec
@@ -16,7 +16,7 @@ from arctic_orchestration.freshness.dagster.batch_assets import (
     freshness_policy,
     run_of,
 )
-from arctic_orchestration.freshness.dagster.fresh_parents import declared, guarded, spec_of
+from arctic_orchestration.freshness.dagster.fresh_parents import declared, spec_of
 from arctic_orchestration.freshness.dagster.job_tokens import showing_tokens
 from arctic_orchestration.freshness.dagster.materialization import (
     SPARK,
@@ -59,6 +59,9 @@ class Freshness:
             too.
         elsewhere: the batch files of other locations. Their requirements for tasks here count for
             freshness policies, and cycles with them are refused.
+        loaded: assets and jobs under ``fresh_parents`` that other definitions of this location
+            contain, as those in the ``defs/`` of a ``dg`` project; only their histories are added,
+            and their freshness policies stay those of their definitions.
         interval_seconds: the minimum interval between two ticks of the sensor; at most a third of a
             lease, because ticks renew the leases.
     """
@@ -66,6 +69,7 @@ class Freshness:
     batches: Sequence[str | Path] = ()
     tasks: Sequence[Declared] = ()
     elsewhere: Sequence[str | Path] = ()
+    loaded: Sequence[Declared] = ()
     interval_seconds: int = 10
 
     def definitions(self) -> dg.Definitions:
@@ -102,8 +106,12 @@ class Freshness:
             )
         ]
         given = [(one, _declared_spec(number, one)) for number, one in enumerate(self.tasks)]
-        _require_different_names(written, given, [batch for _, batch in loaded])
-        known = [one.spec for one in written] + [spec for _, spec in given]
+        others_own = [
+            (one, _declared_spec(number, one, "loaded")) for number, one in enumerate(self.loaded)
+        ]
+        everything = given + others_own
+        _require_different_names(written, everything, [batch for _, batch in loaded])
+        known = [one.spec for one in written] + [spec for _, spec in everything]
         known += [spec for batch in others for spec in batch.specs(timezone=timezone)]
         graph = TaskGraph(known)
         cycle = graph.cycle()
@@ -127,15 +135,16 @@ class Freshness:
                 jobs.append(with_history(showing_tokens(definition), spec))
             else:
                 jobs.append(with_history(definition, spec))
+        theirs = [one for one, _ in others_own]
         sensor = TaskSensor(
             name=SENSOR,
             interval_seconds=self.interval_seconds,
             # Only jobs that are tasks: the job of a whole batch is never requested.
-            jobs=[job.name for job in jobs],
-            assets=bool(assets),
+            jobs=[one.name for one in (*jobs, *theirs) if not isinstance(one, dg.AssetsDefinition)],
+            assets=bool(assets) or any(isinstance(one, dg.AssetsDefinition) for one in theirs),
         )
         jobs += [job for _, batch in loaded if (job := _whole(batch)) is not None]
-        own = [one.spec for one in written] + [spec for _, spec in given]
+        own = [one.spec for one in written] + [spec for _, spec in everything]
         histories = [history_asset(spec) for spec in own]
         return dg.Definitions(assets=[*assets, *histories], jobs=jobs, sensors=[sensor])
 
@@ -182,7 +191,7 @@ def _finished(
         )
         for one in definition.specs
     ]
-    return guarded(definition, spec, guard, specs=specs)
+    return with_attributes(definition, specs=specs)
 
 
 def _job(one: Written, function: Function | None) -> dg.JobDefinition:
@@ -210,7 +219,7 @@ def _job(one: Written, function: Function | None) -> dg.JobDefinition:
     return whole
 
 
-def _declared_spec(number: int, definition: object) -> TaskSpec:
+def _declared_spec(number: int, definition: object, field: str = "tasks") -> TaskSpec:
     spec = (
         spec_of(definition)
         if isinstance(
@@ -220,7 +229,7 @@ def _declared_spec(number: int, definition: object) -> TaskSpec:
     )
     if spec is None:
         expected = "an asset or a job under fresh_parents"
-        raise InvalidDefinition([InvalidInput(f"tasks[{number}]", definition, expected)])
+        raise InvalidDefinition([InvalidInput(f"{field}[{number}]", definition, expected)])
     return spec
 
 

@@ -123,9 +123,23 @@ def fresh_parents(
             },
             field=f"fresh_parents({target})",
         )
-        return declared(definition, spec)
+        return _owned(declared(definition, spec), spec)
 
     return declare
+
+
+def _owned(definition: _Declarable, spec: TaskSpec) -> _Declarable:
+    """Returns the asset or job whose runs own the task, whoever loads it: ``defs/`` may."""
+    # They are built on this module.
+    from arctic_orchestration.freshness.dagster.job_tokens import showing_tokens
+    from arctic_orchestration.freshness.dagster.task_run import guard
+
+    made: Any = definition
+    if isinstance(definition, dg.AssetsDefinition):
+        made = guarded(definition, spec, guard)
+    elif isinstance(definition, dg.JobDefinition):
+        made = showing_tokens(definition)
+    return cast(_Declarable, made)
 
 
 def entry_of(spec: TaskSpec) -> dict[str, dg.MetadataValue[Any]]:

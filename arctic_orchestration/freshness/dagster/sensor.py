@@ -18,6 +18,7 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.dagster_internals import (
     AUTO_CREATED_STUB,
     AutomationTarget,
+    NamedTargetsSensor,
     create_execution_plan,
     set_targets,
 )
@@ -67,7 +68,7 @@ class _Place:
     notifier: Notifier | None
 
 
-class TaskSensor(dg.SensorDefinition):
+class TaskSensor(NamedTargetsSensor):
     """A sensor that may request runs of the location's assets and of the given jobs.
 
     Args:

@@ -15,6 +15,7 @@ import dagster as dg
 
 from arctic_orchestration.dagster_internals import (
     DEFAULT_MODE_NAME,
+    NamedTargetsSensor,
     SensorSnap,
     TargetSnap,
     copy_record,
@@ -22,7 +23,7 @@ from arctic_orchestration.dagster_internals import (
 from arctic_orchestration.errors import ConfigurationError
 
 
-class EveryJobSensor(dg.SensorDefinition):
+class EveryJobSensor(NamedTargetsSensor):
     """A sensor whose targets are all jobs of its repository.
 
     Its evaluation returns run requests that name their job, with partitions resolved.

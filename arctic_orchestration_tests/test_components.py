@@ -1,0 +1,191 @@
+"""Components: what ``defs.yaml`` files become together, and what is refused."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster.components.testing import DefsFolderSandbox, create_defs_folder_sandbox
+
+from arctic_orchestration.components import (
+    ArcticCompaction,
+    ArcticConsumers,
+    ArcticFreshness,
+    ArcticSchedules,
+)
+
+PAGE = Path(__file__).parents[1] / "docs" / "dg.md"
+TYPE = "type: arctic_orchestration.components."
+ASSETS = """
+import dagster as dg
+from arctic_orchestration import fresh_parents
+
+@dg.asset
+def orders(): ...
+
+@fresh_parents({"orders": 24})
+@dg.asset(deps=[orders])
+def report(): ...
+
+@fresh_parents({"report": 24})
+@dg.job
+def send(): ...
+"""
+SCHEDULE = """
+  - name: {name}
+    target: {{assets: [report]}}
+    trigger: {{partitions: {{asset: orders, count: {count}}}}}
+"""
+
+
+def schedules(name: str, count: object = 1) -> str:
+    return f"{TYPE}ArcticSchedules\nattributes:\n  schedules:" + SCHEDULE.format(
+        name=name, count=count
+    )
+
+
+@pytest.fixture
+def sandbox() -> Iterator[DefsFolderSandbox]:
+    with create_defs_folder_sandbox() as made:
+        (made.defs_folder_path / "assets.py").write_text(ASSETS)
+        yield made
+
+
+def write(sandbox: DefsFolderSandbox, **files: str) -> None:
+    for folder, text in files.items():
+        (sandbox.defs_folder_path / folder).mkdir()
+        (sandbox.defs_folder_path / folder / "defs.yaml").write_text(text)
+
+
+def sensors(sandbox: DefsFolderSandbox) -> list[str]:
+    with sandbox.build_all_defs() as definitions:
+        dg.Definitions.validate_loadable(definitions)
+        return sorted(one.name for one in definitions.sensors or ())
+
+
+def reason(sandbox: DefsFolderSandbox) -> str:
+    """Returns the messages of the error with which the project does not load."""
+    with pytest.raises(Exception, match="Error while") as raised:
+        sensors(sandbox)
+    texts, error = [], raised.value.__cause__ or raised.value.__context__
+    while error is not None:
+        texts.append(str(error))
+        error = error.__cause__ or error.__context__
+    return "\n".join(texts)
+
+
+def test_components_of_all_kinds_and_folders_are_one_location(sandbox: DefsFolderSandbox) -> None:
+    """Two components of schedules, one of consumers, two of freshness: one sensor of each kind."""
+    consumer = "\n  consumers: [{name: copy, asset: orders, target: {job: send}}]\n"
+    write(
+        sandbox,
+        first=schedules("first"),
+        second=schedules("second"),
+        copies=f"{TYPE}ArcticConsumers\nattributes:{consumer}",
+        tasks=f"{TYPE}ArcticFreshness\n",
+        more=f"{TYPE}ArcticFreshness\n",
+    )
+    with sandbox.build_all_defs() as definitions:
+        repository = definitions.get_repository_def()
+        names = {one.name for one in repository.sensor_defs}
+        keys = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
+
+    assert names == {"arctic_dispatcher", "arctic_tasks", "copy"}
+    assert {"arctic/schedules/first", "arctic/schedules/second"} <= keys
+    assert {"orders", "report", "arctic/tasks/report", "arctic/tasks/send"} <= keys
+
+
+def test_every_example_loads_as_it_is_scaffolded(sandbox: DefsFolderSandbox) -> None:
+    """What ``dg scaffold defs`` writes is valid, and every field has a text and examples."""
+    for kind in (ArcticSchedules, ArcticConsumers, ArcticCompaction, ArcticFreshness):
+        path = sandbox.scaffold_component(component_cls=kind)
+        with sandbox.build_component_tree() as tree:
+            assert isinstance(tree.load_component(path), kind)
+        for field in kind.attributes.schema_of_file()["properties"].values():
+            assert field["description"]
+            assert field["examples"]
+
+
+def test_a_bad_field_is_named_with_file_and_line(sandbox: DefsFolderSandbox) -> None:
+    """The count stands in line 6."""
+    write(sandbox, good=schedules("good"), bad=schedules("bad", count="[0]"))
+    said = reason(sandbox)
+    path = sandbox.defs_folder_path / "bad" / "defs.yaml"
+    assert f"{path}:6: schedules[0].trigger.partitions.count: got [0], expected" in said
+
+
+def test_a_name_is_used_once_in_all_folders(sandbox: DefsFolderSandbox) -> None:
+    write(sandbox, first=schedules("same"), second=schedules("same"))
+    said = reason(sandbox)
+    assert "second: schedules[0].name: got 'same', expected another name: first:" in said
+
+
+def test_two_values_of_one_field_are_refused(sandbox: DefsFolderSandbox) -> None:
+    freshness = f"{TYPE}ArcticFreshness\nattributes: {{interval_seconds: %s}}\n"
+    write(sandbox, first=freshness % 5, second=freshness % 6)
+    assert "second: interval_seconds: got 6, expected 5 as in first" in reason(sandbox)
+
+
+def test_an_arctic_in_code_beside_components_is_refused(sandbox: DefsFolderSandbox) -> None:
+    """Without the component, the code loads."""
+    (sandbox.defs_folder_path / "code.py").write_text(
+        "from arctic_orchestration import Arctic\ndefs = Arctic().definitions()\n"
+    )
+    assert sensors(sandbox) == ["arctic_dispatcher"]
+    write(sandbox, nightly=schedules("nightly"))
+    said = reason(sandbox)
+    assert "code.py: got 'arctic_dispatcher', expected no Arctic(...) in code beside" in said
+
+
+def test_the_page_works_as_it_is_written(tmp_path: Path) -> None:
+    """Carries out docs/dg.md: its commands, and its files, read from the page."""
+    text = PAGE.read_text().partition("## Rules")[0]
+    bin = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "PATH": f"{bin}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(tmp_path / "shop" / "src"),
+        "DAGSTER_HOME": str(tmp_path),
+        "HOME": str(tmp_path),
+        "NO_COLOR": "1",
+        "PYTHONWARNINGS": "ignore",
+        "COLUMNS": "200",
+    }
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    said: dict[str, str] = {}
+
+    def run(command: str, *, fails: bool = False) -> str:
+        folder = tmp_path if command.startswith("create-dagster") else tmp_path / "shop"
+        done = subprocess.run(
+            command.split(), cwd=folder, env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert (done.returncode != 0) == fails, done.stdout
+        return done.stdout
+
+    # A file of the page is named before its block.
+    for before, language, block in re.findall(r"(.*?)```(\w*)\n(.*?)```", text, re.DOTALL):
+        named = re.findall(r"`(shop/\S+?)`", before)
+        if language in ("yaml", "python"):
+            path = tmp_path / named[-1]
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(block)
+        elif language == "sh":
+            said.update({command: run(command) for command in block.splitlines()})
+
+    assert len(said) == 4
+    for name in (
+        "arctic_dispatcher",
+        "arctic_tasks",
+        "report",
+        "arctic/schedules/report_of_orders",
+    ):
+        assert name in said["dg list defs"].replace("/\n", "/")
+    assert "validated successfully" in said["dg check yaml"]
+    nightly = tmp_path / "shop/src/shop/defs/nightly/defs.yaml"
+    nightly.write_text(nightly.read_text().replace("timeout:", "timeuot:"))
+    assert re.search(r"nightly/defs.yaml:\d+.*", run("dg check yaml", fails=True))
