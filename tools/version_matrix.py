@@ -1,9 +1,9 @@
 """Runs the tests that touch a dependency, with other versions of it: ``make test-versions``.
 
 Each corner of the supported versions has an environment of its own, which is made again when
-``pyproject.toml`` has changed, and a Postgres from the npm registry. They stand outside of the
-checkout: below ``ARCTIC_VERSIONS``, or the user's folder of caches. ``--corner oldest`` takes one
-of them; ``--small`` takes fewer tests, and the machine's own Postgres.
+what ``pyproject.toml`` asks for has changed, and a Postgres from the npm registry. They stand
+outside of the checkout: below ``ARCTIC_VERSIONS``, or the user's folder of caches. ``--corner
+oldest`` takes one of them; ``--small`` takes fewer tests, and the machine's own Postgres.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -95,7 +96,8 @@ def _passes(corner: Corner, tests: list[str], small: bool) -> bool:
     # A second process costs more than few tests do.
     processes = "0" if small else "2"
     command = [python, "-m", "pytest", "-q", "-n", processes, "--dist", "loadfile"]
-    command += ["-m", "not proof"]
+    # Of what another version warns, this one need not know.
+    command += ["-m", "not proof", "-W", "default"]
     if small:
         # What reads our own files alone has the same outcome with each version.
         command += ["-k", "not other_file and not every_name"]
@@ -115,7 +117,8 @@ def _environment(corner: Corner, place: Path) -> str:
     uv = str(Path(sys.executable).with_name("uv"))
     python, made_for = place / "bin" / "python", place / "made-for"
     install = [uv, "pip", "install", "--quiet", "--python", str(python)]
-    wanted = hashlib.sha256(f"{corner}".encode() + (ROOT / "pyproject.toml").read_bytes())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = hashlib.sha256(f"{corner} {project}".encode())
     if not (python.exists() and made_for.exists() and made_for.read_text() == wanted.hexdigest()):
         _run([uv, "venv", "--quiet", "--clear", "--python", corner.python, str(place)])
         _run([*install, "--resolution", corner.resolution, "-e", ".[all,dev]", *corner.packages])
