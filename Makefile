@@ -44,9 +44,10 @@ dev: $(STAMP)  ## Dagster's UI and arctic serve with the flights lake alive: por
 # A process that dies ends the whole: with another one in its place, xdist waits for ever for what
 # it had left of its file.
 # Proofs also wait, for leases and intervals: two more workers use that time of two cores.
+# The first collection compiles all that tests import, once and not in each worker.
 test: $(STAMP)  ## all tests, the long proofs in a small size
-	sh tools/ensure_postgres
-	sh tools/ensure_chromium || true
+	$(BIN)/pytest --collect-only -q >/dev/null & sh tools/ensure_postgres \
+		&& { sh tools/ensure_chromium || true; } && wait
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder \
 		--max-worker-restart 0 --durations 25 --durations-min 10
 
