@@ -18,7 +18,7 @@ from arctic_orchestration.schedules.schedule_file import read_schedules
 from arctic_orchestration.yaml_file import load
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = [DOCS / "how-to.md"]
+PAGES = [DOCS / "how-to.md", DOCS / "tutorial.md"]
 WITH_COMMANDS = [*PAGES, DOCS.parent / "README.md", DOCS / "first-steps.md"]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
