@@ -92,7 +92,8 @@ bench-queue: $(STAMP)  ## what a pass over the run queue costs with 1,000 rules,
 	sh tools/ensure_postgres
 	$(BIN)/python -m benchmarks.queue
 
-bench-compaction: $(STAMP)  ## what merging small files costs, beside delta-rs, pyarrow and DuckDB
+bench-compaction: $(STAMP)  ## what merging small files costs, beside Iceberg, delta-rs, pyarrow and DuckDB
+	sh tools/ensure_iceberg_spark
 	$(BIN)/python -m benchmarks.compaction
 
 bench-freshness: $(STAMP)  ## what resolving 10,000 tasks and submitting costs, beside stock Dagster

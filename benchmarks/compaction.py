@@ -1,9 +1,10 @@
-"""What merging small files costs, beside delta-rs, pyarrow and DuckDB, and planning and committing.
+"""What merging small files costs, beside Iceberg, delta-rs and others; planning and committing.
 
 ``make bench-compaction`` merges 200 files of 1 MB and 64 of 16 MB to files of 128 MB. All get equal
 files and write zstd of one level; they take turns. What each wrote is read by DuckDB and compared
 with the inputs, every time. Seconds are medians of wall time; CPU seconds count every process that
-took part: for ours Python, the JVM and its Python workers. They are warm, as a worker keeps them.
+took part: for ours Python, the JVM and its Python workers; for Iceberg's ``rewrite_data_files`` the
+Python and the JVM of its session. They are warm, as a worker keeps them.
 Decoding is measured twice: by the engine that a merge chooses for these files, on which the goal is
 judged, and by Spark's own rows.
 """
@@ -17,7 +18,9 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,7 @@ from arctic_orchestration_tests.lake.imagined_files import commit_files, imagine
 from benchmarks.commits import FILES, GOAL, SNAPSHOTS, Cost, committed
 from benchmarks.compaction_files import SCHEMA, checksum, write_files
 from benchmarks.compaction_ways import Work, arrow, delta, duck, ours
+from benchmarks.iceberg_rewrite import DRIVER_MEMORY, IcebergPeer, IcebergUnavailable
 
 #: name: how many files, and rows in each
 LAKES = {"200 x 1 MB": (200, 35_600), "64 x 16 MB": (64, 701_500)}
@@ -53,6 +57,7 @@ PLANNED = 50_000
 _APPEND, _DELTA = "ours, appending", "delta-rs"
 #: What a merge chooses for these files, and what it takes where rows are deleted or columns change.
 _DECODE, _BY_SPARK = "ours, decoding (Arrow in Spark)", "ours, decoding (Spark rows)"
+_ICEBERG = "Iceberg rewrite_data_files"
 #: So often all is done before it is measured: the JVM compiles what runs often.
 _WARM_UPS = 6
 
@@ -89,21 +94,28 @@ class Result:
         return self.size / 1e6 / statistics.median(run.cpu for run in self.runs)
 
 
-def cpu_seconds(*, children: bool) -> dict[int, float]:
-    """Of this process, and of those that it started, by process id.
+def family(peer: IcebergPeer | None) -> list[psutil.Process]:
+    """This process and those that it started, except the peer's.
 
     Spark's Python workers stay, as warm ones do; of one that ended nothing would be counted.
     """
     own = psutil.Process()
-    family = [own, *(own.children(recursive=True) if children else [])]
-    return {process.pid: sum(process.cpu_times()[:2]) for process in family}
+    others = set(peer.processes) if peer else set()
+    return [own, *(child for child in own.children(recursive=True) if child not in others)]
 
 
-def measured(work: Work, expected: tuple[int, int], *, children: bool) -> Run:
+def cpu_seconds(processes: Sequence[psutil.Process]) -> dict[int, float]:
+    """By process id."""
+    return {process.pid: sum(process.cpu_times()[:2]) for process in processes}
+
+
+def measured(
+    work: Work, expected: tuple[int, int], processes: Callable[[], list[psutil.Process]]
+) -> Run:
     """Does the work once, and refuses what has other rows than the inputs."""
-    before, wall = cpu_seconds(children=children), time.perf_counter()
+    before, wall = cpu_seconds(processes()), time.perf_counter()
     paths = work()
-    wall, after = time.perf_counter() - wall, cpu_seconds(children=children)
+    wall, after = time.perf_counter() - wall, cpu_seconds(processes())
     assert before.keys() <= after.keys(), "a process ended, and its CPU seconds are not known"
     cpu = sum(after.values()) - sum(before.values())
     found = checksum(paths)
@@ -114,6 +126,7 @@ def measured(work: Work, expected: tuple[int, int], *, children: bool) -> Run:
 def merged(
     spark: SparkSession,
     catalog: Catalog,
+    peer: IcebergPeer | None,
     paths: Sequence[Path],
     times: int,
     scratch: Path,
@@ -132,13 +145,21 @@ def merged(
             "pyarrow": lambda at: arrow(at, paths),
             "DuckDB COPY": lambda at: duck(at, paths),
         }
+        if peer:
+            made[_ICEBERG] = lambda at: peer.rewriting(at, paths)
         for name, make in made.items():
             advance(name)
             work = make(scratch / "out")
-            run = measured(work, expected, children=name.startswith("ours"))
+            run = measured(work, expected, partial(_processes, name, peer))
             runs.setdefault(name, []).append(run)
             shutil.rmtree(scratch / "out", ignore_errors=True)
     return {name: Result(size, of) for name, of in runs.items()}
+
+
+def _processes(name: str, peer: IcebergPeer | None) -> list[psutil.Process]:
+    if peer and name == _ICEBERG:
+        return peer.processes
+    return family(peer) if name.startswith("ours") else [psutil.Process()]
 
 
 def planned(catalog: Catalog, files: int, times: int) -> tuple[float, float, int]:
@@ -187,6 +208,8 @@ def main() -> None:
     parser.add_argument("--lakes", nargs="+", choices=LAKES, default=list(LAKES))
     parser.add_argument("--files", type=int, help="merge only so many of each")
     parser.add_argument("--planned", type=int, default=PLANNED, help="files of the planned table")
+    parser.add_argument("--warm-ups", type=int, default=_WARM_UPS)
+    parser.add_argument("--only-merging", action="store_true", help="no planning, no committing")
     given = parser.parse_args()
     console = Console(width=120)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -203,21 +226,30 @@ def main() -> None:
         catalog = open_catalog(settings)
         with (
             Progress(console=console, transient=True) as progress,
-            spark_session(settings, {"spark.driver.memory": "2g", "spark.log.level": "ERROR"}) as s,
+            spark_session(
+                settings, {"spark.driver.memory": DRIVER_MEMORY, "spark.log.level": "ERROR"}
+            ) as s,
+            ExitStack() as stack,
         ):
-            todo = progress.add_task("", total=len(given.lakes) * 6 * given.runs + 3)
-            progress.update(todo, description=f"planning {given.planned:,} files")
-            seconds = planned(catalog, given.planned, given.runs)
-            progress.advance(todo)
-            progress.update(todo, description=f"committing to {SNAPSHOTS:,} snapshots")
-            commits = committed(FILES, SNAPSHOTS)
-            progress.advance(todo)
+            peer = _iceberg(home, stack, console)
+            ways = 7 if peer else 6
+            todo = progress.add_task("", total=len(given.lakes) * ways * given.runs + 3)
+            if not given.only_merging:
+                progress.update(todo, description=f"planning {given.planned:,} files")
+                seconds = planned(catalog, given.planned, given.runs)
+                progress.advance(todo)
+                progress.update(todo, description=f"committing to {SNAPSHOTS:,} snapshots")
+                commits = committed(FILES, SNAPSHOTS)
+                progress.advance(todo)
             progress.update(todo, description="warming up")
             warm = write_files(home / "warm", 40, 35_600)
-            for _ in range(_WARM_UPS):
+            for _ in range(given.warm_ups):
                 ours(s, catalog, Way.APPEND, warm)()
                 for engine in (None, Engine.SPARK):
                     ours(s, catalog, Way.DECODE, warm, engine)()
+                if peer:
+                    peer.rewriting(home / "out", warm)()
+                    shutil.rmtree(home / "out")
             progress.advance(todo)
             for lake in given.lakes:
                 files, rows = LAKES[lake]
@@ -227,25 +259,38 @@ def main() -> None:
                 def advance(name: str, lake: str = lake) -> None:
                     progress.update(todo, description=f"{lake}: {name}", advance=1)
 
-                results[lake] = merged(s, catalog, paths, given.runs, home, advance)
+                results[lake] = merged(s, catalog, peer, paths, given.runs, home, advance)
                 shutil.rmtree(home / lake)
-    for lake, of in results.items():
-        console.print(_ways_table(lake, of))
+                console.print(_ways_table(lake, results[lake]))
     console.print(
-        f"Medians of {given.runs} runs that take turns; CPU seconds of Python and, for ours, of "
-        "the JVM and its Python workers. Rows and a checksum over all columns were equal to the "
-        "inputs' each time."
+        f"Medians of {given.runs} runs that take turns; CPU seconds of Python and, for ours and "
+        "Iceberg's, of the JVM and its Python workers. 'of Iceberg' is per CPU second. Rows and a "
+        "checksum over all columns were equal to the inputs' each time. "
+        f"Load {os.getloadavg()[0]:.1f}."
     )
-    console.print(_goals_table(results, given.planned, seconds, commits))
+    if not given.only_merging:
+        console.print(_goals_table(results, given.planned, seconds, commits))
+
+
+def _iceberg(home: Path, stack: ExitStack, console: Console) -> IcebergPeer | None:
+    try:
+        peer = stack.enter_context(IcebergPeer(home / "iceberg"))
+    except IcebergUnavailable as error:
+        console.print(f"{_ICEBERG} is not measured: {error}")
+        return None
+    console.print(f"{_ICEBERG}: {peer.version}")
+    return peer
 
 
 def _ways_table(lake: str, results: Mapping[str, Result]) -> Table:
     size = next(iter(results.values())).size
     table = Table(title=f"{lake}, {size / 1e6:,.0f} MB, to 128 MB", title_justify="left")
     table.add_column("way")
-    for name in ("s", "CPU s", "MB/s", "MB/CPU s", "of delta-rs", "per CPU s", "files", "MB"):
+    for name in ("s", "CPU s", "MB/s", "MB/CPU s", "of delta-rs", "per CPU s", "of Iceberg"):
         table.add_column(name, justify="right")
-    base = results[_DELTA]
+    for name in ("files", "MB"):
+        table.add_column(name, justify="right")
+    base, iceberg = results[_DELTA], results.get(_ICEBERG)
     for name, result in results.items():
         table.add_row(
             name,
@@ -255,6 +300,7 @@ def _ways_table(lake: str, results: Mapping[str, Result]) -> Table:
             f"{result.thrift:,.1f}",
             f"{result.speed / base.speed:.2f}",
             f"{result.thrift / base.thrift:.2f}",
+            f"{result.thrift / iceberg.thrift:.2f}" if iceberg else "–",
             f"{result.runs[-1].files}",
             f"{result.runs[-1].size / 1e6:,.0f}",
         )

@@ -8,7 +8,7 @@ Rows are read by Iceberg, with the columns of their lineage.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,9 @@ _MERGE_ON_READ = ", ".join(
 
 
 class Lake:
-    """A catalog that Iceberg's Spark and this library share."""
+    """A catalog that Iceberg's Spark and this library share; ``more`` are properties of Spark."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, more: Mapping[str, str] | None = None) -> None:
         self.directory = directory
         settings = Settings.from_environment(
             {"ARCTIC_LAKE": str(directory), "ARCTIC_SPARK_MASTER": "local[2]"}
@@ -59,6 +59,7 @@ class Lake:
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.ui.enabled": "false",
             "spark.log.level": "ERROR",
+            **(more or {}),
         }
         builder = SparkSession.builder.master("local[2]")
         for key, value in properties.items():
