@@ -28,6 +28,7 @@ _BARE = re.compile(r"[0-9]+|([0-9]{1,5}(d|h|m|s|ms))+|[0-9]{4}-[0-9]{2}-[0-9]{2}
 COLORS = {
     "enabled": "green",
     "suspended": "yellow",
+    "shadowed": "cyan",
     "waiting_trigger": "cyan",
     "waiting_constraints": "yellow",
     "launching": "blue",

@@ -217,10 +217,11 @@ class Checker:
         if problem is not None:
             self._look_later(job, problem)
             return
-        held = {name for c in schedule.constraints for name in c.resources(facts.targets)}
-        held.update(facts.targets)
-        self._facts.admitted(job.id, held)
-        self._holds.extend((name, job.id, self._now) for name in sorted(held))
+        if not stored.shadowed:
+            held = {name for c in schedule.constraints for name in c.resources(facts.targets)}
+            held.update(facts.targets)
+            self._facts.admitted(job.id, held)
+            self._holds.extend((name, job.id, self._now) for name in sorted(held))
         if stored.restarted:
             self._restart(job, stored)
         self._counts["admitted"] += 1

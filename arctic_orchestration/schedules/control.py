@@ -234,9 +234,9 @@ def enable(
 
     Errors:
         NotFound: no schedule has the name; lists similar names.
-        TransitionRefused: this version of the package cannot read it.
+        TransitionRefused: this version of the package cannot read it, or it is in shadow.
     """
-    stored = stored_by_name(tx, store, location, name)
+    stored = _not_shadowed(stored_by_name(tx, store, location, name))
     done = suspension.resume(tx, store, location, stored, now, reason=reason, actor=actor.name)
     if done:
         after = ScheduleStatus.ENABLED
@@ -258,9 +258,9 @@ def suspend(
 
     Errors:
         NotFound: no schedule has the name; lists similar names.
-        TransitionRefused: this version of the package cannot read it.
+        TransitionRefused: this version of the package cannot read it, or it is in shadow.
     """
-    stored = stored_by_name(tx, store, location, name)
+    stored = _not_shadowed(stored_by_name(tx, store, location, name))
     done = suspension.suspend(tx, store, location, stored, now, reason=reason, actor=actor.name)
     if done:
         after = ScheduleStatus.SUSPENDED
@@ -283,6 +283,15 @@ def stored_by_name(
         raise TransitionRefused(
             f"Schedule {name} was written by another version of the package and cannot be read "
             f"({row.problem or 'no reason noted'}). Update or delete it"
+        )
+    return stored
+
+
+def _not_shadowed(stored: StoredSchedule) -> StoredSchedule:
+    if stored.shadowed:
+        raise TransitionRefused(
+            f"Schedule {stored.name} decides in the shadow of Dagster's own, which launches the "
+            "runs: end that with arctic adopt --cut-over or --stop-shadow"
         )
     return stored
 

@@ -1,4 +1,7 @@
-"""The notices of jobs that ended or could not be launched."""
+"""The notices of jobs that ended or could not be launched.
+
+Jobs of a schedule in shadow get none, but for those that were launched before.
+"""
 
 import json
 from collections.abc import Iterable
@@ -6,7 +9,8 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 
 from arctic_orchestration.notifications.outbox import News, Notice
-from arctic_orchestration.schedules.jobs import JobMove
+from arctic_orchestration.schedules.jobs import JobMove, JobState
+from arctic_orchestration.schedules.store import ScheduleStatus
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import schedules
 
@@ -17,12 +21,15 @@ def of_moves(tx: sa.Connection, moves: Iterable[tuple[JobMove, Notice]]) -> list
     if not pairs:
         return []
     ids = {move.job.schedule_id for move, _ in pairs}
-    query = sa.select(schedules.c.id, schedules.c.name, schedules.c.spec).where(
-        dialect.among(tx, schedules.c.id, sorted(ids))
-    )
-    known = {row.id: (row.name, _tags_of(row.spec)) for row in tx.execute(query)}
+    col = schedules.c
+    query = sa.select(col.id, col.name, col.spec, col.status)
+    rows = tx.execute(query.where(dialect.among(tx, col.id, sorted(ids)))).all()
+    known = {row.id: (row.name, _tags_of(row.spec)) for row in rows}
+    shadowed = {row.id for row in rows if row.status == ScheduleStatus.SHADOWED.value}
     news = []
     for move, event in pairs:
+        if move.job.schedule_id in shadowed and move.before is not JobState.LAUNCHED:
+            continue
         name, tags = known.get(move.job.schedule_id, ("a schedule that was deleted", {}))
         news.append(
             News(event=event, schedule=name, reason=move.reason, job_id=move.job.id, tags=tags)

@@ -5,12 +5,14 @@
     waiting_trigger ──▶ waiting_constraints ──▶ launching ──▶ launched ──▶ succeeded
           │                     │                 │  ▲  │         ├──────▶ failed
           └──────▶ discarded ◀──┘                 └──┘  │         └──────▶ canceled
-                                              attempts  └─▶ succeeded | failed | canceled
+                       ▲                      attempts  ├─▶ succeeded | failed | canceled
+                       └─────────────── shadowed ───────┘
 
 ``launching`` and ``launched`` hold the resources of the target. A job is ``launching`` from its
 admission until its run is seen in Dagster's storage. Until then its request belongs to one tick of
 Dagster's sensor at a time, always under the same run key. A job may end from ``launching`` when the
-end of a short run is seen first.
+end of a short run is seen first. One that is shadowed holds nothing, and is discarded where its run
+would be requested.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,7 +64,12 @@ _RUN_ENDS = {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED}
 TRANSITIONS: dict[JobState, set[JobState]] = {
     JobState.WAITING_TRIGGER: {JobState.WAITING_CONSTRAINTS, JobState.DISCARDED},
     JobState.WAITING_CONSTRAINTS: {JobState.LAUNCHING, JobState.FAILED, JobState.DISCARDED},
-    JobState.LAUNCHING: {JobState.LAUNCHING, JobState.LAUNCHED, *_RUN_ENDS},
+    JobState.LAUNCHING: {
+        JobState.LAUNCHING,
+        JobState.LAUNCHED,
+        JobState.DISCARDED,
+        *_RUN_ENDS,
+    },
     JobState.LAUNCHED: {JobState.LAUNCHING, *_RUN_ENDS},
     JobState.SUCCEEDED: set(),
     JobState.FAILED: set(),

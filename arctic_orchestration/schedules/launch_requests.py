@@ -30,6 +30,9 @@ REQUESTED_AT_ONCE = 100
 #: how long a tick keeps a request without launching any of its runs; each run renews the lease
 LEASE = timedelta(minutes=2)
 
+#: how the job of a schedule in shadow ends
+SHADOWED = "shadow: its run would have been requested"
+
 SCHEDULE_TAG = "arctic/schedule"
 TRIGGER_TAG = "arctic/trigger"
 
@@ -96,6 +99,9 @@ def hand_out(
     for job in queue.load(query=unleased(queue.tx, location, ended, now)):
         if job.id in later:
             continue
+        if is_shadowed(job):
+            queue.move(job, JobState.DISCARDED, SHADOWED, next_check_at=None, ended_at=queue.now)
+            continue
         request = _request(job)
         problem = problem_of(targets, request.target, job.partition_start, job.partition_end)
         if problem is not None:
@@ -154,6 +160,11 @@ def fail_launch(queue: JobQueue, job: Job, problem: str) -> None:
         next_check_at=None,
         ended_at=queue.now,
     )
+
+
+def is_shadowed(job: Job) -> bool:
+    """Returns whether an admitted job gets no run, because its schedule was in shadow then."""
+    return "shadowed" in json.loads(job.launch or "{}")
 
 
 def _request(job: Job) -> LaunchRequest:

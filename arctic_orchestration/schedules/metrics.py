@@ -16,7 +16,7 @@ schedules would be a series of its own.
                                         that held last; ``none``: it was admitted at once;
                                         ``unknown``: it was held before this process began, or
                                         a person launched it
-``arctic_jobs_discarded_total``         by ``cause``: timed_out, canceled or withdrawn
+``arctic_jobs_discarded_total``         by ``cause``: timed_out, canceled, withdrawn or shadowed
 ``arctic_runs_requested_total``         run requests given to Dagster, repeated ones too
 ``arctic_tick_seconds``                 duration of ticks
 ``arctic_ticks_failed_total``           ticks that ended with an error
@@ -50,6 +50,7 @@ from prometheus_client import (
 from arctic_orchestration.schedules.constraints import Decision
 from arctic_orchestration.schedules.engine import TickResult
 from arctic_orchestration.schedules.jobs import Job, JobMove, JobState
+from arctic_orchestration.schedules.launch_requests import SHADOWED
 from arctic_orchestration.schedules.views.deferred import deferred_counts
 from arctic_orchestration.schedules.views.numbers import living_jobs
 from arctic_orchestration.schedules.views.stages import Stage
@@ -261,6 +262,8 @@ def _deciding(job: Job, decision: Decision) -> tuple[str, ...]:
 
 
 def _cause(job: Job, now: datetime) -> str:
+    if job.reason == SHADOWED:
+        return "shadowed"
     if _deciding(job, Decision.CANCEL):
         return "canceled"
     if job.deadline_at is not None and job.deadline_at <= now:

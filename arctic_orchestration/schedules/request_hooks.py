@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from arctic_orchestration.event_log.event import Event
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import Job, JobState
-from arctic_orchestration.schedules.launch_requests import fail_launch
+from arctic_orchestration.schedules.launch_requests import fail_launch, is_shadowed
 from arctic_orchestration.schedules.store import Origin
 from arctic_orchestration.state.tables import events, job_events, jobs, schedules
 
@@ -46,6 +46,8 @@ class Question:
     run_config: Mapping[str, Any]
     tags: Mapping[str, str]
     events: Sequence[Event] = ()
+    #: no run is requested, whatever the answer
+    shadowed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,4 +143,5 @@ def _question(tx: sa.Connection, job: Job) -> Question:
         run_config=launch["run_config"],
         tags=launch["tags"],
         events=tuple(map(Event.parse, details.values())),
+        shadowed=is_shadowed(job),
     )

@@ -32,6 +32,8 @@ class ScheduleStatus(StrEnum):
 
     ENABLED = "enabled"
     SUSPENDED = "suspended"
+    #: it decides beside a schedule or sensor of Dagster, and launches nothing; see ``adoption``
+    SHADOWED = "shadowed"
 
 
 class Origin(StrEnum):
@@ -79,6 +81,11 @@ class StoredSchedule:
         return self.status is ScheduleStatus.SUSPENDED
 
     @property
+    def shadowed(self) -> bool:
+        """Whether its jobs end where their runs would be requested."""
+        return self.status is ScheduleStatus.SHADOWED
+
+    @property
     def takes_events(self) -> bool:
         """Whether it gets events and ticks."""
         return takes_events(self.status, self.schedule)
@@ -111,7 +118,7 @@ class StoredSchedule:
 
 def takes_events(status: ScheduleStatus, schedule: Schedule) -> bool:
     """Returns whether a schedule of this status takes events."""
-    return status is ScheduleStatus.ENABLED or schedule.suspend_mode in _COLLECTING
+    return status is not ScheduleStatus.SUSPENDED or schedule.suspend_mode in _COLLECTING
 
 
 def _same_leaves(old: Sequence[Leaf], new: Sequence[Leaf]) -> dict[int, int]:
@@ -124,7 +131,7 @@ def _same_leaves(old: Sequence[Leaf], new: Sequence[Leaf]) -> dict[int, int]:
     return same
 
 
-def _frozen(schedule: Schedule, trigger: str) -> str:
+def _frozen(schedule: Schedule, trigger: str, *, shadowed: bool) -> str:
     form = schedule.to_form()
     return json.dumps(
         {
@@ -132,6 +139,7 @@ def _frozen(schedule: Schedule, trigger: str) -> str:
             "trigger": trigger,
             "tags": dict(queue_tags(schedule)),
             **{name: form[name] for name in ("target", "run_config", "properties")},
+            **({"shadowed": True} if shadowed else {}),
         }
     )
 
@@ -160,7 +168,7 @@ class ScheduleStore:
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], StoredSchedule] = {}
-        self._launches: dict[tuple[str, int, str], str] = {}
+        self._launches: dict[tuple[Any, ...], str] = {}
 
     def forget(self) -> None:
         """Clears the cache: after a failed transaction its schedules may not be stored."""
@@ -181,11 +189,12 @@ class ScheduleStore:
 
         ``trigger`` is what fired, for people.
         """
-        key = (stored.id, stored.version, trigger)
+        key = (stored.id, stored.version, trigger, stored.shadowed)
         if key not in self._launches:
             if len(self._launches) > _KEPT:
                 self._launches.clear()
-            self._launches[key] = _frozen(stored.schedule, trigger)
+            shadowed = stored.shadowed
+            self._launches[key] = _frozen(stored.schedule, trigger, shadowed=shadowed)
         return self._launches[key]
 
     def in_location(self, tx: sa.Connection, location_id: int) -> list[StoredSchedule]:
@@ -340,7 +349,7 @@ class ScheduleStore:
             .where(schedules.c.id == stored.id)
             .values(status=status.value, status_at=now)
         )
-        action = Action.ENABLED if status is ScheduleStatus.ENABLED else Action.SUSPENDED
+        action = Action.SUSPENDED if status is ScheduleStatus.SUSPENDED else Action.ENABLED
         this = (stored.id, stored.name, stored.version)
         schedule_history.record(tx, location, [this], action, reason, now, actor=actor)
 

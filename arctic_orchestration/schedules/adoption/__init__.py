@@ -12,6 +12,7 @@ Each way is a sequence of steps, written into a journal (``arctic_adoptions``) b
 begins. Each step finds out what is there, and may be repeated after a crash at any line:
 
 ===========  ====================================================================================
+shadowed     a step before the others, for who wants it: the schedule decides and launches nothing
 prepared     the schedule exists, suspended; Dagster's instigator is as it was
 stopped      Dagster's is stopped, its last tick has ended, and the boundary is known
 adopted      the schedule has begun above the boundary: in one transaction with this step
@@ -37,6 +38,13 @@ delivered, and the schedule is told the last event that it takes (``until_event`
 there that are committed late still reach it, until no older one can appear; Dagster's cursor starts
 at the same id. Waiting jobs are not discarded: they pass their constraints and are launched. Then
 the schedule is suspended, or deleted if it was created for the adoption.
+
+**In shadow** the schedule has a status of its own, which no file and no request can give it. Its
+jobs pass trigger, constraints and request hook; a job that is admitted holds nothing, is marked
+(``launch``), and is discarded where its run would be requested, whatever became of the schedule
+meanwhile. Beginning, ending, and going on with a cut-over are one transaction each. What is waiting
+then is discarded, and partitions that fired are forgotten: nothing of it has run. ``comparison``
+says which decisions differ.
 
 What Dagster's side has to guarantee is in :mod:`..dagster.adoption.instigators`.
 """

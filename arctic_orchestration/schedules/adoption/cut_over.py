@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.event_log.feed import Position
 from arctic_orchestration.schedules import control, deferred_arrivals, timers
-from arctic_orchestration.schedules.adoption import journal
+from arctic_orchestration.schedules.adoption import journal, shadow
 from arctic_orchestration.schedules.adoption.instigator import Instigator
 from arctic_orchestration.schedules.adoption.journal import Adoption, Boundary, Step
 from arctic_orchestration.schedules.adoption.place import Place
@@ -23,14 +23,18 @@ _AT_ONCE = 4_000
 _EARLIER = "it arrived before its schedule was adopted, and no tick of Dagster took it"
 
 
-def prepare(place: Place, instigator: Instigator, schedule: Schedule) -> Adoption:
+def prepare(
+    place: Place, instigator: Instigator, schedule: Schedule, *, shadowed: bool = False
+) -> Adoption:
     """Begins an adoption, or returns the one that was begun before.
 
     The schedule is created, suspended. One of its name that exists, and is suspended, is taken as
-    it is: it may have constraints, or be declared in code.
+    it is: it may have constraints, or be declared in code. ``shadowed``: it decides from now on,
+    beside Dagster's, and launches nothing; without, this ends.
 
     Errors:
-        TransitionRefused: the schedule exists and is enabled, or the adoption is on its way back.
+        TransitionRefused: the schedule exists and is enabled, or the adoption is on its way back,
+            or it is to be shadowed and is cut over already.
         InvalidDefinition: the schedule does not fit to the code location.
     """
     status = instigator.status()
@@ -41,8 +45,17 @@ def prepare(place: Place, instigator: Instigator, schedule: Schedule) -> Adoptio
                 f"{instigator.name} is on its way back to Dagster: finish that first, with "
                 f"arctic adopt --back {instigator.name}"
             )
-        if known is not None:
+        if known is not None and shadowed is (known.step is Step.SHADOWED):
             return known
+        if known is not None and shadowed:
+            raise TransitionRefused(
+                f"{instigator.name} is cut over already ({known.step}): hand it back first, with "
+                f"arctic adopt --back {instigator.name}"
+            )
+        if known is not None:
+            shadow.end(tx, place, location, known, now)
+            journal.note(tx, location, known.name, Step.PREPARED, Boundary(), now, was=status)
+            return journal.find(tx, location, known.name) or known
         store = place.state.store
         found = {one.name: one for one in store.in_location(tx, location.id)}.get(schedule.name)
         if found is not None and not found.suspended:
@@ -57,10 +70,10 @@ def prepare(place: Place, instigator: Instigator, schedule: Schedule) -> Adoptio
         adoption = Adoption(
             name=instigator.name,
             schedule=schedule.name,
-            step=Step.PREPARED,
+            step=Step.SHADOWED if shadowed else Step.PREPARED,
             was=status,
             created=found is None,
-            boundary=Boundary(),
+            boundary=shadow.begin(tx, place, location, schedule, now) if shadowed else Boundary(),
             at=now,
         )
         journal.begin(tx, location, adoption)

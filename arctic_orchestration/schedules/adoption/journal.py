@@ -15,6 +15,8 @@ from arctic_orchestration.state.adoption_tables import adoptions
 class Step(StrEnum):
     """The last step of an adoption that is done; see the package's docstring."""
 
+    #: the schedule decides beside Dagster's instigator, above the boundary, and launches nothing
+    SHADOWED = "shadowed"
     #: the schedule exists, suspended; Dagster's instigator is as it was
     PREPARED = "prepared"
     #: Dagster's is stopped, its last tick has ended, and the boundary is known
@@ -103,14 +105,22 @@ def begin(tx: sa.Connection, location: Location, adoption: Adoption) -> None:
 
 
 def note(
-    tx: sa.Connection, location: Location, name: str, step: Step, boundary: Boundary, at: datetime
+    tx: sa.Connection,
+    location: Location,
+    name: str,
+    step: Step,
+    boundary: Boundary,
+    at: datetime,
+    *,
+    was: Status | None = None,
 ) -> None:
-    """Writes that a step is done."""
+    """Writes that a step is done, and the status of Dagster's instigator if it is known anew."""
     this = (adoptions.c.location_id == location.id) & (adoptions.c.name == name)
     tx.execute(
         sa.update(adoptions)
         .where(this)
         .values(step=step.value, boundary_at=boundary.at, boundary_event=boundary.event, at=at)
+        .values({} if was is None else {"was": was.value})
     )
 
 

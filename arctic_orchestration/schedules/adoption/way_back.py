@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.event_log.feed import Position
 from arctic_orchestration.schedules import control, suspension, timers
-from arctic_orchestration.schedules.adoption import journal
+from arctic_orchestration.schedules.adoption import journal, shadow
 from arctic_orchestration.schedules.adoption.instigator import Instigator
 from arctic_orchestration.schedules.adoption.journal import Adoption, Boundary, Step
 from arctic_orchestration.schedules.adoption.place import Place
@@ -22,6 +22,8 @@ _WHY = "handed back to Dagster"
 def advance(place: Place, instigator: Instigator, adoption: Adoption) -> str | None:
     """Does the next step back, if it can be done; returns what it waits for, or None."""
     match adoption.step:
+        case Step.SHADOWED:
+            _end_shadow(place, adoption)
         case Step.PREPARED:
             return _undo(place, instigator, adoption)
         case Step.STOPPED:
@@ -37,6 +39,18 @@ def advance(place: Place, instigator: Instigator, adoption: Adoption) -> str | N
         case Step.HANDED_OVER:
             return _finish(place, adoption)
     return None
+
+
+def _end_shadow(place: Place, adoption: Adoption) -> None:
+    with place.state.change() as (tx, location):
+        current, now = journal.find(tx, location, adoption.name), place.clock()
+        if current is None or current.step is not Step.SHADOWED:
+            return
+        shadow.end(tx, place, location, current, now)
+        stored = _stored(tx, place, location, current)
+        if stored is not None:
+            _put_away(tx, place, location, stored, current, now)
+        journal.close(tx, location, current.name)
 
 
 def _undo(place: Place, instigator: Instigator, adoption: Adoption) -> str | None:

@@ -1,6 +1,7 @@
 """``arctic adopt``: schedules and sensors of Dagster become schedules of ours, and back.
 
-Exit codes: 0 done; 1 something still waits, and the same command goes on with it; 2 refused.
+Exit codes: 0 done; 1 something still waits, and the same command goes on with it, or decisions
+differ; 2 refused.
 """
 
 import time
@@ -19,6 +20,7 @@ from arctic_orchestration.console.state import JsonOption, opened_state, readabl
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.quantities import parse_duration
+from arctic_orchestration.schedules.cli.adopt_diff import show_differences
 from arctic_orchestration.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,7 +33,11 @@ _WHAT = "what differs, and notes"
 
 def adopt(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Schedules and sensors; all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[diff] [NAME]...",
+            help="Schedules and sensors; all. diff: how those in shadow decided differently.",
+        ),
     ] = None,
     location: Annotated[
         str | None, typer.Option("--location", "-l", help="Dagster's name of the code location.")
@@ -42,6 +48,12 @@ def adopt(
     module: Annotated[
         list[str] | None, typer.Option("--module-name", "-m", help="A module with definitions.")
     ] = None,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Decide beside NAME, and launch nothing.")
+    ] = False,
+    stop_shadow: Annotated[
+        bool, typer.Option("--stop-shadow", help="End what --shadow began.")
+    ] = False,
     cut_over: Annotated[
         bool, typer.Option("--cut-over", help="Stop NAME in Dagster, and begin exactly there.")
     ] = False,
@@ -56,16 +68,23 @@ def adopt(
 ) -> None:
     """Take over Dagster's schedules and sensors.
 
-    Lists what they become, cuts over to that, or back. The report says of each whether its
+    Lists what they become, shadows them, cuts over, or back. The report says of each whether its
     schedule is exact, approximate or not possible, and why. No run is missed and none is made
     twice. After a crash, repeat the command.
     """
     from arctic_orchestration.schedules.dagster.adoption.workspace import load_workspace
 
-    if cut_over and back:
-        raise InvalidInput("--back", True, "one of --cut-over and --back")
-    if (cut_over or back) and not names:
-        raise InvalidInput("NAME", None, "at least one schedule or sensor to cut over or back")
+    given = {
+        "--shadow": shadow, "--stop-shadow": stop_shadow, "--cut-over": cut_over, "--back": back
+    }  # fmt: skip
+    steps = [option for option, is_given in given.items() if is_given]
+    names, diff = list(names or ()), False
+    if names[:1] == ["diff"] and not steps:
+        names, diff = names[1:], True
+    if len(steps) > 1:
+        raise InvalidInput(steps[1], True, f"one of {', '.join(given)}")
+    if steps and not names:
+        raise InvalidInput("NAME", None, f"at least one schedule or sensor for {steps[0]}")
     try:
         seconds = parse_duration(wait).total_seconds()
     except ValueError as error:
@@ -75,22 +94,30 @@ def adopt(
     if not chosen:
         known = ", ".join(sorted({one.location for one in found}))
         raise NotFound(f"the workspace has no code location {location}; it has: {known}")
-    if not (cut_over or back):
-        _list(chosen, names or [], as_json=as_json)
+    if not (steps or diff):
+        _list(chosen, names, as_json=as_json)
         return
     with (
         opened_state() as (settings, database),
         opened_instance() as instance,
         closing(_session(database, settings, instance, chosen)) as session,
     ):
-        if cut_over:
-            items = [session.cut_over(name, approximate=approximate) for name in names or ()]
-            waiting = _repeat(items, session.forward, seconds)
+        if diff:
+            fails = show_differences(session, names, as_json=as_json)
         else:
-            items = [session.find(name) for name in names or ()]
-            waiting = _repeat(items, session.back, seconds)
-        _show(items, waiting, as_json=as_json)
-    if waiting:
+            if cut_over or shadow:
+                items = [
+                    session.cut_over(name, approximate=approximate, shadowed=shadow)
+                    for name in names
+                ]
+                waiting = _repeat(items, session.forward, seconds)
+            else:
+                find = session.in_shadow if stop_shadow else session.find
+                items = [find(name) for name in names]
+                waiting = _repeat(items, session.back, seconds)
+            _show(items, waiting, as_json=as_json)
+            fails = bool(waiting)
+    if fails:
         raise typer.Exit(1)
 
 

@@ -37,6 +37,8 @@ class RequestContext:
         tags: the tags that the schedule declares.
         instance: Dagster's instance.
         repository: the loaded code location.
+        shadowed: the schedule only decides, beside Dagster's own (``arctic adopt --shadow``): no
+            run is requested, whatever the hook returns.
     """
 
     schedule: str
@@ -51,6 +53,7 @@ class RequestContext:
     tags: Mapping[str, str]
     instance: dg.DagsterInstance
     repository: dg.RepositoryDefinition
+    shadowed: bool = False
 
     @property
     def tick(self) -> datetime | None:
@@ -113,6 +116,7 @@ class CodeHooks:
             tags=question.tags,
             instance=self._instance(),
             repository=self._repository,
+            shadowed=question.shadowed,
         )
 
 

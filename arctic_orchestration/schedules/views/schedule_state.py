@@ -34,7 +34,7 @@ class ScheduleState:
     @property
     def summary(self) -> str:
         """What it does now, in one sentence."""
-        suspended = "suspended; " if self.status != "enabled" else ""
+        suspended = "" if self.status == "enabled" else f"{self.status}; "
         for states in (WAITING, ACTIVE):
             for job in self.latest:
                 if job.state in states:

@@ -9,12 +9,20 @@ ASSETS = ("raw", "other")
 HOURLY, TWICE = "hourly", "twice"
 
 
+DAYS = dg.DailyPartitionsDefinition(start_date="2026-02-01")
+
+
 @dg.op
 def step() -> None: ...
 
 
 @dg.job
 def hourly_report() -> None:
+    step()
+
+
+@dg.job(partitions_def=DAYS)
+def daily_report() -> None:
     step()
 
 
@@ -33,6 +41,7 @@ def after_watched() -> None:
     step()
 
 
+daily = dg.build_schedule_from_partitioned_job(daily_report, name="daily")
 hourly = dg.ScheduleDefinition(
     name=HOURLY, job=hourly_report, cron_schedule="0 * * * *", tags={"team": "ops"}
 )
@@ -114,8 +123,8 @@ arctic = Arctic(
 defs = dg.Definitions.merge(
     dg.Definitions(
         assets=[derived, *(dg.AssetSpec(name) for name in ASSETS)],
-        jobs=[hourly_report, on_arrival, watched, after_watched],
-        schedules=[hourly, twice, decided],
+        jobs=[hourly_report, daily_report, on_arrival, watched, after_watched],
+        schedules=[daily, hourly, twice, decided],
         sensors=[arrivals, successes, alarms, both, files],
     ),
     arctic.definitions(),

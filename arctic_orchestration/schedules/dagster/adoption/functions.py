@@ -29,7 +29,8 @@ def request_of(definition: object) -> Hook:
     For a schedule with ``run_config_fn``, ``should_execute`` or a decorated function, an
     ``asset_sensor``, or a run status sensor. A sensor's function is called with the last event of
     the job. What it returns may be one request at most: a job makes one run. A run key of a sensor
-    is observed: if Dagster's sensor, or the schedule, has made a run for it, there is none.
+    is observed: if Dagster's sensor, or the schedule, has made a run for it, there is none. In
+    shadow, runs that Dagster's sensor made for the same event do not count.
 
     Errors:
         InvalidDefinition: another object.
@@ -160,7 +161,8 @@ def _of_sensor(name: str, returned: list[object], context: RequestContext) -> ob
         {_DAGSTERS_RUN_KEY: key, _SENSOR: name},
         {RUN_KEY_TAG: key, SCHEDULE_TAG: context.schedule},
     ):
-        if context.instance.get_runs(dg.RunsFilter(tags=tags), limit=1):
+        before = max(event.at for event in context.events) if context.shadowed else None
+        if context.instance.get_runs(dg.RunsFilter(tags=tags, created_before=before), limit=1):
             return dg.SkipReason(f"there is a run for the run key {key} of {name}")
     return request.with_replaced_attrs(tags={**request.tags, RUN_KEY_TAG: key})
 

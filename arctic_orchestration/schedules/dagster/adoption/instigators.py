@@ -114,6 +114,12 @@ class _Stored:
         ticks = self.instance.get_ticks(self.origin.get_id(), self._selector, limit=1)
         return ticks[0] if ticks else None
 
+    def ticks(self, after: datetime) -> list[InstigatorTick]:
+        """Returns its ticks after a moment, oldest first."""
+        moment = after.timestamp()
+        ticks = self.instance.get_ticks(self.origin.get_id(), self._selector, after=moment)
+        return sorted(ticks, key=lambda tick: (tick.timestamp, tick.tick_id))
+
     def is_daemon_alive(self, kind: str, now: datetime) -> bool:
         beat = self.instance.get_daemon_heartbeats().get(kind)
         return beat is not None and beat.timestamp > (now - _SILENT).timestamp()
@@ -221,6 +227,8 @@ class SensorInstigator(_Stored):
     #: returns the id in a cursor; for None, where the first tick begins
     read_cursor: Callable[[str | None], int | None]
     write_cursor: Callable[[int], str]
+    #: whether it evaluates each event by itself
+    one_by_one: bool = False
     by_clock = False
 
     def stop(self, clock: Callable[[], datetime]) -> str | None:
@@ -267,6 +275,10 @@ class SensorInstigator(_Stored):
         )
         self.write(state, _dagsters(status), began)
         return None
+
+    def cursor_of(self, tick: InstigatorTick) -> int | None:
+        """Returns the id in the cursor of a tick, or None if it has none."""
+        return None if tick.cursor is None else self.read_cursor(tick.cursor)
 
     def _take_up_again(self, state: InstigatorState, data: Any, now: datetime) -> str | None:
         tick = self.latest_tick()

@@ -11,13 +11,19 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import NotFound, TransitionRefused
 from arctic_orchestration.event_log.dagster_log import DagsterLog
 from arctic_orchestration.schedules.adoption import cut_over, journal, way_back
-from arctic_orchestration.schedules.adoption.instigator import Instigator
+from arctic_orchestration.schedules.adoption.comparison import Comparison, compare, of_shadow
 from arctic_orchestration.schedules.adoption.journal import Adoption, Step
 from arctic_orchestration.schedules.adoption.place import Place
 from arctic_orchestration.schedules.dagster.adoption.drafts import Drafted
+from arctic_orchestration.schedules.dagster.adoption.instigators import (
+    ScheduleInstigator,
+    SensorInstigator,
+)
+from arctic_orchestration.schedules.dagster.adoption.ticks import decided
 from arctic_orchestration.schedules.dagster.adoption.workspace import LoadedRepository
 from arctic_orchestration.schedules.imports.draft import Outcome
 from arctic_orchestration.schedules.location_state import State
+from arctic_orchestration.schedules.views.adoptions import steps
 from arctic_orchestration.state.audit import Actor
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import locations
@@ -28,7 +34,7 @@ class Item:
     """An object of Dagster, with its location in the state database."""
 
     drafted: Drafted
-    instigator: Instigator
+    instigator: ScheduleInstigator | SensorInstigator
     place: Place
 
     @property
@@ -84,8 +90,10 @@ class Session:
             place=self._place(repository),
         )
 
-    def cut_over(self, name: str, *, approximate: bool = False) -> Item:
+    def cut_over(self, name: str, *, approximate: bool = False, shadowed: bool = False) -> Item:
         """Begins a cut-over, or finds one that was begun; nothing is stopped yet.
+
+        ``shadowed``: begins a shadow instead, which needs no further step.
 
         Errors:
             TransitionRefused: it is not exact, and ``approximate`` does not allow for that; or its
@@ -106,10 +114,53 @@ class Session:
                 f"{name}: its function decides about each run. Declare the schedule in code, "
                 f"suspended, and deploy it first:\n{drafted.python}"
             )
-        if drafted.outcome is Outcome.APPROXIMATE and not approximate:
+        if drafted.outcome is Outcome.APPROXIMATE and not (approximate or shadowed):
             raise TransitionRefused(f"{name} differs: {reasons}. Accept that with --approximate")
-        cut_over.prepare(item.place, item.instigator, schedule)
+        cut_over.prepare(item.place, item.instigator, schedule, shadowed=shadowed)
         return item
+
+    def in_shadow(self, name: str) -> Item:
+        """Returns an object whose schedule is in shadow, or which is not adopted at all.
+
+        Errors:
+            TransitionRefused: it is cut over.
+        """
+        item = self.find(name)
+        adoption = item.adoption()
+        if adoption is not None and adoption.step is not Step.SHADOWED:
+            raise TransitionRefused(
+                f"{name} is not in shadow but {adoption.step}: hand it back with "
+                f"arctic adopt --back {name}"
+            )
+        return item
+
+    def shadows(self, names: Sequence[str]) -> list[tuple[Item, Adoption]]:
+        """Returns the objects that are in shadow; without names, all of them.
+
+        Errors:
+            NotFound: a name is not in shadow.
+        """
+        with self.database.read() as tx:
+            known = steps(tx, self.cluster)
+        found = [
+            one.name
+            for repo in self.repositories
+            for one in repo.drafts
+            if known.get((repo.owner, one.name)) == Step.SHADOWED
+        ]
+        for name in names:
+            if name not in found:
+                raise NotFound(f"{name} is not in shadow: see arctic adopt --shadow {name}")
+        items = [self.find(name) for name in names or found]
+        return [(item, adoption) for item in items if (adoption := item.adoption()) is not None]
+
+    def compare(self, item: Item, adoption: Adoption) -> Comparison:
+        """Returns how the decisions of a schedule in shadow differ from Dagster's."""
+        # Dagster's first: what it has decided about was there for ours to take.
+        theirs = decided(item.instigator, adoption, self.clock())
+        by_clock = item.instigator.by_clock
+        ours, is_delivered = of_shadow(item.place, adoption, by_clock=by_clock)
+        return compare(ours, theirs, is_delivered)
 
     def forward(self, item: Item) -> str | None:
         """Does what can be done of a cut-over; returns what it waits for, or None: it is done."""

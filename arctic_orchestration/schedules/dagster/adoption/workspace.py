@@ -19,7 +19,6 @@ from arctic_orchestration.dagster_internals import (
     workspace_opts_to_load_target,
 )
 from arctic_orchestration.errors import ConfigurationError, InvalidInput, TransitionRefused
-from arctic_orchestration.schedules.adoption.instigator import Instigator
 from arctic_orchestration.schedules.dagster.adoption.drafts import Drafted, drafts_of
 from arctic_orchestration.schedules.dagster.adoption.instigators import (
     ScheduleInstigator,
@@ -62,7 +61,9 @@ class LoadedRepository:
             for name in sensor.hooks
         )
 
-    def instigator(self, instance: dg.DagsterInstance, drafted: Drafted) -> Instigator:
+    def instigator(
+        self, instance: dg.DagsterInstance, drafted: Drafted
+    ) -> ScheduleInstigator | SensorInstigator:
         """Returns Dagster's side of an object that can be adopted.
 
         Errors:
@@ -98,6 +99,7 @@ class LoadedRepository:
             runs_by_default=by_default,
             read_cursor=read,
             write_cursor=write,
+            one_by_one=isinstance(definition, dg.RunStatusSensorDefinition),
         )
 
 
