@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -10,7 +11,18 @@ import pytest
 from arctic_orchestration import fresh_parents
 from arctic_orchestration.errors import LeaseLost, Refused
 from arctic_orchestration.freshness.criteria import TaskSpec
-from arctic_orchestration.freshness.dagster.fresh_parents import check_lease, guarded, spec_of
+from arctic_orchestration.freshness.dagster.fresh_parents import (
+    check_lease,
+    declared,
+    guarded,
+    spec_of,
+)
+
+
+def task(definition: dg.AssetsDefinition) -> dg.AssetsDefinition:
+    """Declares an asset as a task, without the guard of ``fresh_parents``."""
+    name = definition.key.to_user_string()
+    return declared(definition, TaskSpec.parse({"name": name, "target": name}))
 
 
 class Size(dg.Config):
@@ -73,7 +85,7 @@ def made(definition: dg.AssetsDefinition) -> tuple[list[object], dict[str, Any]]
     return seen.calls, metadata
 
 
-@fresh_parents({})
+@task
 @dg.asset
 def takes_everything(
     context: dg.AssetExecutionContext, config: Size, shop: Shop
@@ -81,20 +93,20 @@ def takes_everything(
     return dg.MaterializeResult(metadata={"rows": config.rows, "shop": shop.name})
 
 
-@fresh_parents({})
+@task
 @dg.asset(required_resource_keys={"shop"})
 def yields(context: dg.AssetExecutionContext) -> Iterator[Any]:
     context.log.info("on the way")
     yield dg.MaterializeResult(metadata={"shop": context.resources.shop.name})
 
 
-@fresh_parents({})
+@task
 @dg.asset
 def returns_a_value() -> int:
     return 3
 
 
-@fresh_parents({})
+@task
 @dg.asset(output_required=False)
 def makes_nothing() -> Iterator[Any]:
     yield from ()
@@ -119,13 +131,13 @@ def test_it_is_left_when_dagster_has_stored_what_came(
     assert {name: found.get(name) for name in metadata} == metadata
 
 
-@fresh_parents({})
+@task
 @dg.asset
 def breaks() -> None:
     raise ValueError("on purpose")
 
 
-@fresh_parents({})
+@task
 @dg.asset
 def breaks_late() -> Iterator[Any]:
     yield dg.MaterializeResult()
@@ -156,7 +168,7 @@ def test_a_lost_task_is_detected_before_a_write() -> None:
     seen = Seen()
     written = []
 
-    @fresh_parents({})
+    @task
     @dg.asset
     def writes() -> Iterator[Any]:
         check_lease()
@@ -183,12 +195,12 @@ def test_nothing_is_stored_of_who_was_superseded_while_it_worked() -> None:
     """What it returns, or yields next; it is closed before the guard is left."""
     seen = Seen()
 
-    @fresh_parents({})
+    @task
     @dg.asset
     def returns() -> None:
         seen.superseded = True
 
-    @fresh_parents({})
+    @task
     @dg.asset
     def yields_twice() -> Iterator[Any]:
         yield dg.AssetObservation("yields_twice")
@@ -210,3 +222,17 @@ def test_nothing_is_stored_of_who_was_superseded_while_it_worked() -> None:
         assert instance.get_latest_materialization_event(definition.key) is None
         assert seen.calls == [f"enters {spec.name}", *expected, "Refused"]
     assert result.get_asset_observation_events()
+
+
+def test_a_unit_test_of_an_asset_needs_no_state_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it leave one where it runs."""
+    monkeypatch.chdir(tmp_path)
+
+    @fresh_parents({})
+    @dg.asset
+    def alone() -> None: ...
+
+    assert dg.materialize([alone]).success
+    assert list(tmp_path.iterdir()) == []
