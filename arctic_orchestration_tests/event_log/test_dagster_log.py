@@ -266,6 +266,8 @@ class TestRuns:
         assert succeeded.keys == (
             "run:here:job:nightly:success",
             "run:here:asset:rollup:success",
+            "run:*:job:nightly:success",
+            "run:*:asset:rollup:success",
         )
 
     def test_a_failed_run_is_announced_with_its_tags(self, instance: DagsterInstance) -> None:
@@ -306,7 +308,12 @@ class TestRuns:
         log = DagsterLog(instance, location="lake", known_as="code")
         failed = [event for event in read_all(log) if event.status is RunStatus.FAILURE]
         assert [event.location for event in failed] == ["lake", "other", "lake", "lake"]
-        assert failed[0].keys == ("run:lake:job:nightly:failure", "run:lake:asset:a/b:failure")
+        assert failed[0].keys == (
+            "run:lake:job:nightly:failure",
+            "run:lake:asset:a/b:failure",
+            "run:*:job:nightly:failure",
+            "run:*:asset:a/b:failure",
+        )
         unnamed = DagsterLog(instance, location="lake")
         failed = [event for event in read_all(unnamed) if event.status is RunStatus.FAILURE]
         assert [event.location for event in failed] == ["code", "other", "lake", "lake"]
