@@ -900,6 +900,13 @@ def definitions_of_code(tree: Any) -> Iterator[tuple[str, dg.Definitions]]:
     """
     from dagster.components.core.decl import PythonFileDecl
 
-    for loc, decl in tree.find_root_decl().iterate_loc_component_decl_pairs():
+    root = tree.find_root_decl()
+    if hasattr(root, "iterate_loc_component_decl_pairs"):
+        for loc, decl in root.iterate_loc_component_decl_pairs():
+            if isinstance(decl, PythonFileDecl) and not decl.decls:
+                yield loc.get_display_key(tree.defs_module_path), tree.build_defs_at_path(loc)
+        return
+    # Dagster 1.12 has paths in place of locators.
+    for path, decl in root.iterate_path_component_decl_pairs():
         if isinstance(decl, PythonFileDecl) and not decl.decls:
-            yield loc.get_display_key(tree.defs_module_path), tree.build_defs_at_path(loc)
+            yield path.get_relative_key(tree.defs_module_path), tree.build_defs_at_path(path)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BACKENDS = ("sqlite", "postgres")
 
 settings.register_profile(
-    "dev", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "dev", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
     "ci",

@@ -219,6 +219,20 @@ def upgraded_and_written(lake: Lake) -> dict[str, Any]:
     return {"before": before, "how": how, "after": lake.seen("written")}
 
 
+def ordered(lake: Lake) -> dict[str, Any]:
+    """A table with a sort order, which Spark's own rows are merged for."""
+    lake.create("ordered")
+    lake.sql(
+        "alter table lake.db.ordered write ordered by text",
+        "insert into lake.db.ordered values (1, 'z'), (2, 'y')",
+        "insert into lake.db.ordered values (3, 'x'), (4, 'w')",
+    )
+    before = lake.seen("ordered")
+    how = lake.compact("ordered")
+    stored = [row.id for row in lake.spark.sql("select id from lake.db.ordered").collect()]
+    return {"before": before, "how": how, "after": lake.seen("ordered"), "stored": stored}
+
+
 def continued(lake: Lake) -> dict[str, Any]:
     """Iceberg works on with what was merged: deletes, updates, its own compaction."""
     lake.create("continued")
@@ -241,7 +255,7 @@ def continued(lake: Lake) -> dict[str, Any]:
     return {"merged": merged, "changed": changed, "rewritten": lake.seen("continued")}
 
 
-SCENARIOS = (appended, deleted, upgraded, upgraded_and_written, continued, *OTHERS)
+SCENARIOS = (appended, deleted, upgraded, upgraded_and_written, ordered, continued, *OTHERS)
 
 
 def main() -> None:

@@ -106,6 +106,13 @@ def test_position_deletes_from_before_an_upgrade_go_with_the_vectors(scenario: S
     assert scenario["after"]["files"] == [[_DATA, "PARQUET", 1]]
 
 
+@of("ordered")
+def test_sorted_rows_keep_their_lineage(scenario: Seen) -> None:
+    """The rows change their order in the file, and not their ids."""
+    assert scenario["stored"] == [4, 3, 2, 1]
+    assert scenario["after"]["rows"] == scenario["before"]["rows"]
+
+
 @of("continued")
 def test_iceberg_works_on_with_a_merged_table(scenario: Seen) -> None:
     """It deletes, updates, appends and rewrites; rows that it leaves alone keep their lineage."""

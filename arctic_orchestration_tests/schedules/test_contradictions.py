@@ -278,4 +278,4 @@ def test_the_common_schedule_costs_few_calls() -> None:
         contradictions(schedule)
     finally:
         sys.setprofile(None)
-    assert len(calls) < 220
+    assert len(calls) < 200

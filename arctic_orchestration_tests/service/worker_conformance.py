@@ -131,22 +131,42 @@ class Bench:
         assert rows_of(table) == before
         assert len(list(table.refresh().scan().plan_files())) == 1
 
-    def is_hit(self, word: str, *faults: Fault) -> Callable[[], None]:
-        """Lets faults happen to the next requests; returns what waits until they have."""
+    def is_hit(self, word: str, *faults: Fault) -> Callable[..., None]:
+        """Lets faults happen to the next requests.
+
+        Returns what waits until they have, or until a worker has ended, if it is given.
+        """
         self.service.proxy.faults[word] = list(faults)
         left = self.service.proxy.faults[word]
-        return lambda: self._until(lambda: not left, f"{word} requests: {faults}")
+
+        def wait(worker: "subprocess.Popen[bytes] | None" = None) -> None:
+            self._until(
+                lambda: not left or (worker is not None and worker.poll() is not None),
+                f"{word} requests: {faults}",
+            )
+
+        return wait
 
     def sent(self, word: str, attempt: Attempt) -> list[Any]:
         """The requests about an attempt with a word."""
         return [one for one in self.service.proxy.requests(word) if attempt.id in one.path]
 
-    def is_answered(self, word: str, attempt: Attempt) -> None:
-        """Waits for such an answer; other slots of a worker claim in the meantime."""
+    def knows(self, word: str, attempt: Attempt) -> None:
+        """Waits until a report was answered, or the question what became of the attempt.
+
+        Other slots of a worker claim in the meantime. A beat after a report whose answer was lost
+        may tell a worker that the attempt is over: then it asks, and reports no more.
+        """
         self._until(
-            lambda: any(one.status == 200 for one in self.sent(word, attempt)),
-            f"{word} is answered",
+            lambda: any(
+                one.status == 200 for one in (*self.sent(word, attempt), *self.asked(attempt))
+            ),
+            f"it knows of {word}",
         )
+
+    def asked(self, attempt: Attempt) -> list[Any]:
+        """The questions what became of an attempt."""
+        return self.sent("GET", attempt)
 
     def orders(self, action: str) -> None:
         """Orders the only worker."""
@@ -231,13 +251,14 @@ def _repeats_a_report(bench: Bench) -> None:
         was_hit()
         (attempt,) = bench.attempts(task)
         assert attempt.state is AttemptState.MERGED, fault
-        if fault is not Fault.UNANSWERED:
-            bench.is_answered("merged", attempt)
+        bench.knows("merged", attempt)
         bench.claims_again()
         (sent, *more) = bench.sent("merged", attempt)
         assert all(one.body == sent.body for one in more)
-        # Where only the answer was lost, the state of the attempt tells a worker as much.
-        assert fault in (Fault.DOUBLED, Fault.UNANSWERED) or more[-1].status == 200
+        last = sent if fault is Fault.DOUBLED else [*more, *bench.asked(attempt)][-1]
+        assert last.status == 200
+        # What did not arrive has to be reported again.
+        assert more or fault in (Fault.DOUBLED, Fault.UNANSWERED)
         bench.commit(task)
 
 
@@ -330,9 +351,11 @@ def _ends_in_order(bench: Bench) -> None:
         tx.execute(sa.delete(compaction_tasks))
     bench.service.proxy.faults.clear()
     with bench.worker() as process:
-        bench.is_hit("merged", Fault.REFUSED, Fault.REFUSED)
+        was_hit = bench.is_hit("merged", Fault.REFUSED, Fault.REFUSED)
         task = bench.reaches(bench.offer(), TaskState.CLAIMED)
-        # It may not know the task yet: then it is put back at once.
         process.send_signal(signal.SIGTERM)
-    assert bench.now(task).state in (TaskState.PLANNED, TaskState.MERGED)
+        # It may not know the task yet: then it is put back at once, and nothing is reported.
+        was_hit(process)
+    left = TaskState.PLANNED if bench.service.proxy.faults["merged"] else TaskState.MERGED
+    assert bench.now(task).state in (TaskState.PLANNED, left)
     assert not any(one.state is AttemptState.LIVE for one in bench.attempts(task))

@@ -17,7 +17,6 @@ from arctic_orchestration.freshness.dagster.batch_assets import (
     run_of,
 )
 from arctic_orchestration.freshness.dagster.fresh_parents import declared, spec_of
-from arctic_orchestration.freshness.dagster.job_tokens import showing_tokens
 from arctic_orchestration.freshness.dagster.materialization import (
     SPARK,
     Function,
@@ -131,8 +130,6 @@ class Freshness:
         for definition, spec in given:
             if isinstance(definition, dg.AssetsDefinition):
                 assets.append(_finished(definition, spec, graph))
-            elif isinstance(definition, dg.JobDefinition):
-                jobs.append(with_history(showing_tokens(definition), spec))
             else:
                 jobs.append(with_history(definition, spec))
         theirs = [one for one, _ in others_own]
@@ -183,7 +180,7 @@ def load_batch_file(path: str | Path) -> Batch:
 def _finished(
     definition: dg.AssetsDefinition, spec: TaskSpec, graph: TaskGraph
 ) -> dg.AssetsDefinition:
-    """Returns a decorated asset as a task: with its policy, its history and the guard."""
+    """Returns a decorated asset as a task: with its policy and its history."""
     policy = freshness_policy(graph.strictest_need(spec.name))
     specs = [
         one.replace_attributes(freshness_policy=policy).merge_attributes(

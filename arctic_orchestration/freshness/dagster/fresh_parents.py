@@ -123,22 +123,25 @@ def fresh_parents(
             },
             field=f"fresh_parents({target})",
         )
-        return _owned(declared(definition, spec), spec)
+        return _owned(definition, spec)
 
     return declare
 
 
 def _owned(definition: _Declarable, spec: TaskSpec) -> _Declarable:
-    """Returns the asset or job whose runs own the task, whoever loads it: ``defs/`` may."""
+    """Returns the asset or job as a task that its runs own, also if ``defs/`` loads it."""
     # They are built on this module.
     from arctic_orchestration.freshness.dagster.job_tokens import showing_tokens
     from arctic_orchestration.freshness.dagster.task_run import guard
 
-    made: Any = definition
+    made: Any
     if isinstance(definition, dg.AssetsDefinition):
-        made = guarded(definition, spec, guard)
-    elif isinstance(definition, dg.JobDefinition):
-        made = showing_tokens(definition)
+        # In one step: each copy of an asset costs as much as its definition.
+        made = guarded(definition, spec, guard, specs=_specs_with(definition, spec))
+    else:
+        made = declared(definition, spec)
+        if isinstance(made, dg.JobDefinition):
+            made = showing_tokens(made)
     return cast(_Declarable, made)
 
 
@@ -149,15 +152,17 @@ def entry_of(spec: TaskSpec) -> dict[str, dg.MetadataValue[Any]]:
 
 def declared(definition: _Declarable, spec: TaskSpec) -> _Declarable:
     """Returns the asset or job with a spec in its metadata."""
-    entry = entry_of(spec)
     if isinstance(definition, dg.AssetsDefinition):
         _require_one_function(definition, spec.name)
-        with_entry: Any = with_attributes(
-            definition, specs=[one.merge_attributes(metadata=entry) for one in definition.specs]
-        )
+        with_entry: Any = with_attributes(definition, specs=_specs_with(definition, spec))
     else:
-        with_entry = definition.with_metadata({**(definition.metadata or {}), **entry})
+        with_entry = definition.with_metadata({**(definition.metadata or {}), **entry_of(spec)})
     return cast(_Declarable, with_entry)
+
+
+def _specs_with(definition: dg.AssetsDefinition, spec: TaskSpec) -> list[dg.AssetSpec]:
+    entry = entry_of(spec)
+    return [one.merge_attributes(metadata=entry) for one in definition.specs]
 
 
 def spec_of(

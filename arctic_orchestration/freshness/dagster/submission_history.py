@@ -45,7 +45,7 @@ _REPORT_SECONDS = 2.0
 #: how many steps of a submission are shown, from the last
 _STEPS_SHOWN = 50
 
-_Job = TypeVar("_Job", dg.JobDefinition, UnresolvedAssetJobDefinition)
+_Job = TypeVar("_Job", bound=dg.JobDefinition | UnresolvedAssetJobDefinition)
 
 _log = logging.getLogger("arctic.freshness.history")
 

@@ -100,7 +100,7 @@ class Partitions(Leaf):
     changed: bool = Field(default=False, strict=True)
     late: Annotated[str, BeforeValidator(_late, json_schema_input_type=_LateForm)] = "rerun"
     #: only arrivals whose metadata has these values; a text is a glob
-    metadata: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
+    metadata: Mapping[str, str | int | float | bool] = Field(default={})
     #: whether arrivals that a backfill made count
     backfill: Literal["follow", "ignore"] = "follow"
 

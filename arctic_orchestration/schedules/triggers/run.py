@@ -34,7 +34,7 @@ class Run(Leaf):
     #: the code location of the runs; None: the schedule's own; ``*``: any
     location: str | None = None
     #: only runs that have these tags; a value is a glob
-    tags: Mapping[str, str] = Field(default_factory=dict)
+    tags: Mapping[str, str] = Field(default={})
 
     @model_validator(mode="after")
     def _some_source(self) -> Self:
