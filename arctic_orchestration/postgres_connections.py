@@ -81,7 +81,7 @@ def _close_idle() -> None:
         if not _used.is_set():
             for engine in list(_engines.values()):
                 # Not of the engine: it would replace the pool, and what is in use meanwhile goes
-                # back to the old one, where nobody closes it.
+                # back to the old one, where it stays open.
                 engine.pool.dispose()
 
 

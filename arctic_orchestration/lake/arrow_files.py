@@ -167,7 +167,7 @@ class OutputFiles:
     def _open(self) -> None:
         path = f"{self._prefix}-{len(self.paths):05}.parquet"
         self.paths.append(path)
-        # The path is new: an object store would be searched for it in vain.
+        # The path is new: searching an object store for it is a wasted request.
         self._stream = self._io.new_output(plain_path(path)).create(overwrite=True)
         self._writer = pq.ParquetWriter(
             self._stream,

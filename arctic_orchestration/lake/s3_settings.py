@@ -1,4 +1,4 @@
-"""Hadoop's settings for S3, derived from pyiceberg's properties, so that nobody gives both.
+"""Hadoop's settings for S3, derived from pyiceberg's properties, so that one of them is enough.
 
 Only what the properties say is set: without credentials in them, both use their default chains
 (environment, profile, role of the machine).

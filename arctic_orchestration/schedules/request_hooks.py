@@ -32,7 +32,7 @@ _DECIDED = "decided"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """What a hook is told about a job."""
+    """What a hook receives about a job."""
 
     schedule: str
     job_id: str

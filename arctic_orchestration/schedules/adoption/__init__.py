@@ -34,7 +34,7 @@ it. For the clock, the timers wait for the first tick above the boundary; a tick
 is made up by the catch-up rule of the trigger.
 
 **Ours ends** in one transaction, too: the log is read to its end, ticks that are due by now are
-delivered, and the schedule is told the last event that it takes (``until_event``). Events up to
+delivered, and the schedule stores the last event that it takes (``until_event``). Events up to
 there that are committed late still reach it, until no older one can appear; Dagster's cursor starts
 at the same id. Waiting jobs are not discarded: they pass their constraints and are launched. Then
 the schedule is suspended, or deleted if it was created for the adoption.

@@ -44,7 +44,7 @@ def read_job(fields: Fields) -> None:
         fields.close()
         fields = settings
     name = fields.need("name", str)
-    way, part = _only_one(fields, _WAYS, "without one a job is started by hand")
+    way, part = _only_one(fields, _WAYS, "without one a job is started manually")
     enabled = part.word("pause_status", _ENABLED, default=True)
     constraints: list[dict[str, Any]] = []
     trigger = _WAYS[way](part, constraints)

@@ -162,7 +162,7 @@ class Names:
 
 
 class Fields:
-    """A mapping of a foreign file that is read field by field; what nobody reads is named."""
+    """A mapping of a foreign file that is read field by field; names the fields that are left."""
 
     def __init__(self, value: object, draft: Draft, path: str = "") -> None:
         if not isinstance(value, Mapping):

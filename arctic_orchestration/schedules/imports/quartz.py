@@ -126,7 +126,7 @@ def _numbers(text: str, field: _Field, expression: str) -> set[int]:
         star, first, last, step_text = read.groups()
         step = 1 if step_text is None else int(step_text)
         named = first is not None and not first.isdigit()
-        # Quartz takes other steps, and does with them what nobody expects: MON/2 is MON.
+        # Quartz takes other steps, and gives them a surprising meaning: MON/2 is MON.
         if not 1 <= step <= field.highest or (step_text is not None and named and last is None):
             raise NotPossible(f"Quartz {expression!r}: the step in {part} is not understood")
         if star or first is None:

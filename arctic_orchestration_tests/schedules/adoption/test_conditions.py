@@ -87,7 +87,7 @@ def test_what_differs_is_said() -> None:
     [
         (ON_CRON, {"days": True}, "on_cron: the trigger then is not evaluated for each partition"),
         (AC.code_version_changed(), {}, "code_version_changed: no event of a trigger means this"),
-        (AC.on_missing(), {}, "on_missing: without partitions it runs once: run it by hand"),
+        (AC.on_missing(), {}, "on_missing: without partitions it runs once: request it manually"),
         (AC.eager(), {"deps": ""}, "the asset has no dependency whose arrival would set it off"),
         (AC.any_deps_updated() & AC.missing(), {},
          "&: any_deps_updated, missing: expected one condition that an event makes true"),

@@ -135,7 +135,7 @@ class _Reader:
         if condition == _NEW_OR_UPDATED:
             return _joined("any_of", self._arrivals(**more))
         if not self.partitioned:
-            raise NotPossible("on_missing: without partitions it runs once: run it by hand")
+            raise NotPossible("on_missing: without partitions it runs once: request it manually")
         return _joined("all_of", self._arrivals(**more, late="ignore"))
 
     def _on_tick(self, cron: dict[str, Any]) -> dict[str, Any]:
