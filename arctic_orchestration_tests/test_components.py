@@ -187,5 +187,16 @@ def test_the_page_works_as_it_is_written(tmp_path: Path) -> None:
         assert name in said["dg list defs"].replace("/\n", "/")
     assert "validated successfully" in said["dg check yaml"]
     nightly = tmp_path / "shop/src/shop/defs/nightly/defs.yaml"
-    nightly.write_text(nightly.read_text().replace("timeout:", "timeuot:"))
-    assert re.search(r"nightly/defs.yaml:\d+.*", run("dg check yaml", fails=True))
+    sound = nightly.read_text()
+    nightly.write_text(sound.replace("timeout:", "timeuot:"))
+    assert f"nightly/defs.yaml:{line_of(nightly, 'timeuot')} " in run("dg check yaml", fails=True)
+    # What a schema cannot say.
+    nightly.write_text(re.sub(r"timezone: [\w/]+", "timezone: Mars", sound, count=1))
+    where = f"nightly/defs.yaml:{line_of(nightly, 'Mars')}: schedules[0].trigger"
+    assert re.search(f"{re.escape(where)}.*got 'Mars'", run("dg check defs", fails=True))
+
+
+def line_of(file: Path, text: str) -> int:
+    """The number of the line that has a text."""
+    (found,) = (n for n, line in enumerate(file.read_text().splitlines(), 1) if text in line)
+    return found
