@@ -19,7 +19,7 @@ from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.run_queue_tags import queue_tags
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_history import Action
-from arctic_orchestration.schedules.triggers import Arrivals, Leaf, Then, kept_for_all
+from arctic_orchestration.schedules.triggers import Arrivals, Leaf, kept_for_all
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import is_active, jobs, schedule_keys, schedules
 
@@ -104,7 +104,7 @@ class StoredSchedule:
         if self.suspended and self.takes_events:
             return self.schedule.suspend_mode == "collect"
         # With ``then``, what follows the next tick must not join the job of the one before.
-        return self.schedule.coalesce and not isinstance(self.schedule.trigger, Then)
+        return self.schedule.coalesce and not self.schedule.trigger.begins_with_tick
 
     def common_number(self, arrivals: Sequence[Arrivals]) -> int:
         """Returns the number of the last event in arrivals that is kept for all partitions."""

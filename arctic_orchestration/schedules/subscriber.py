@@ -32,7 +32,7 @@ from arctic_orchestration.schedules.taken_events import store_events
 from arctic_orchestration.schedules.target_partitions import Match, Placing, partition_of
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.schedules.trigger_evaluation import evaluate_trigger, note_fired
-from arctic_orchestration.schedules.triggers import Arrivals, Then
+from arctic_orchestration.schedules.triggers import Arrivals
 from arctic_orchestration.schedules.triggers.base import NOTHING
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import schedule_keys
@@ -251,7 +251,7 @@ class Subscriber:
         seen.add(partition)
         self._missing.note(match.stored, match.leaf, partition)
         self._queue.attach(job, match.leaf, number, partition)
-        if match.leaf == 0 and isinstance(match.stored.schedule.trigger, Then):
+        if match.leaf == 0 and match.stored.schedule.trigger.begins_with_tick:
             # What arrived before the tick waits for it without a timeout.
             deadline = self._now + match.stored.schedule.timeout
             self._queue.change(job, deadline_at=deadline, next_check_at=deadline)
@@ -286,7 +286,7 @@ class Subscriber:
         # A partition waits for arrivals of its window at least until the window ends.
         ends_at = None if own is None else self._placing.ends_at(stored, own)
         deadline = None
-        if scope != COMMON and not isinstance(stored.schedule.trigger, Then):
+        if scope != COMMON and not stored.schedule.trigger.begins_with_tick:
             deadline = max(self._now, ends_at or self._now) + stored.schedule.timeout
         job = self._waiting.add(
             Job(

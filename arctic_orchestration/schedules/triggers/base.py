@@ -139,6 +139,11 @@ class Trigger(Tagged):
         """Whether it needs to know when each leaf alone was first satisfied."""
         return False
 
+    @property
+    def begins_with_tick(self) -> bool:
+        """Whether a job's timeout begins with the tick of the first leaf, each with its own job."""
+        return False
+
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         """Returns the result at ``now``, given the arrivals of each leaf in order."""
         raise NotImplementedError

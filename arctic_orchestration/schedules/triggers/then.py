@@ -49,6 +49,10 @@ class Then(Combined):
     def notes_firings(self) -> bool:
         return False
 
+    @property
+    def begins_with_tick(self) -> bool:
+        return True
+
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         cron, second = self.of
         ticked_at = arrivals[0].ticked_at
