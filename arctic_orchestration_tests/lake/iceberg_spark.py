@@ -21,7 +21,7 @@ from arctic_orchestration.lake import open_catalog, spark_properties
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
 from arctic_orchestration.lake.manifests import LiveFiles, live_files
 from arctic_orchestration.lake.merging.merge import merge
-from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
+from arctic_orchestration.lake.replacing.replace import Replaced, Replacement, replace_files
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.lake.iceberg_spark_others import OTHERS
 
@@ -105,6 +105,14 @@ class Lake:
 
     def compact(self, name: str, keep: Callable[[LiveFile], bool] = lambda _: True) -> list[str]:
         """Merges the files of each partition into one; returns how."""
+        how, replaced = self.replaced(name, keep)
+        assert len(replaced.committed) == len(how), replaced
+        return how
+
+    def replaced(
+        self, name: str, keep: Callable[[LiveFile], bool], *meanwhile: str
+    ) -> tuple[list[str], Replaced]:
+        """Does the same, and runs the statements when all is merged and nothing committed."""
         table = self.table(name)
         replacements, how = [], []
         for group in groups(live_files(table), keep):
@@ -121,9 +129,13 @@ class Lake:
                     sort_order_id=done.sort_order_id,
                 )
             )
-        replaced = replace_files(table, replacements)
-        assert len(replaced.committed) == len(replacements), replaced
-        return how
+        statements = list(meanwhile)
+
+        def before_commit() -> None:
+            while statements:
+                self.sql(statements.pop(0))
+
+        return how, replace_files(table, replacements, before_commit=before_commit)
 
 
 def groups(live: LiveFiles, keep: Callable[[LiveFile], bool]) -> Iterator[FileGroup]:

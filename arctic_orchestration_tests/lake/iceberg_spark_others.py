@@ -154,4 +154,60 @@ def branched(lake: "Lake") -> dict[str, Any]:
     }
 
 
-OTHERS = (hive, copied, void, clustered, branched)
+def positions(lake: "Lake") -> dict[str, Any]:
+    """Merge on read in format 2: position deletes of a partition's files, and of one file each.
+
+    One partition is merged first; deletes of the other one remain.
+    """
+    columns = "id bigint, part string, text string"
+    lake.create("positions", columns, "partitioned by (part)", version=2)
+    values = "select id, if(id % 2 = 0, 'even', 'odd'), string(id) from range({}, {})"
+    grain = "alter table lake.db.positions set tblproperties ('write.delete.granularity' = '{}')"
+    lake.sql(
+        grain.format("partition"),
+        f"insert into lake.db.positions {values.format(0, 20)}",
+        f"insert into lake.db.positions {values.format(20, 40)}",
+        "delete from lake.db.positions where id in (3, 4, 24, 27)",
+        "update lake.db.positions set text = 'new' where id in (5, 6, 26)",
+        grain.format("file"),
+        # The same rows again, and rows that were written after the first deletes.
+        "delete from lake.db.positions where id in (5, 7, 8, 28)",
+        "merge into lake.db.positions t using (select id + 9 as id from range(0, 40, 8)) s "
+        "on t.id = s.id when matched and t.id = 9 then delete "
+        "when matched then update set text = 'met', part = 'moved' "
+        "when not matched then insert (id, part, text) values (s.id, 'odd', 'added')",
+    )
+    before = lake.seen("positions")
+    how = lake.compact("positions", lambda file: file.partition == ("even",))
+    half = lake.seen("positions")
+    lake.compact("positions")
+    return {"before": before, "how": how, "half": half, "after": lake.seen("positions")}
+
+
+def raced(lake: "Lake") -> dict[str, Any]:
+    """Iceberg deletes and appends while merges are about to be committed, in both formats."""
+    found: dict[str, Any] = {}
+    for version in (2, 3):
+        name = f"raced_{version}"
+        lake.create(name, "id bigint, part string", "partitioned by (part)", version=version)
+        lake.sql(
+            *2 * [f"insert into lake.db.{name} select id, if(id < 3, 'a', 'b') from range(0, 6)"]
+        )
+        _, replaced = lake.replaced(
+            name,
+            lambda _: True,
+            f"delete from lake.db.{name} where id = 1",
+            f"insert into lake.db.{name} values (9, 'b')",
+        )
+        raced = lake.seen(name)
+        lake.compact(name)
+        found[str(version)] = {
+            "committed": len(replaced.committed),
+            "conflicts": list(replaced.conflicts.values()),
+            "raced": raced,
+            "after": lake.seen(name),
+        }
+    return found
+
+
+OTHERS = (hive, copied, void, clustered, branched, positions, raced)

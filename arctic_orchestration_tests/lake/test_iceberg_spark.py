@@ -132,7 +132,7 @@ def identities(seen: Seen) -> list[list[Any]]:
     return sorted((row[2:] for row in seen["rows"]), key=lambda row: row[0])
 
 
-OTHERS = ("hive", "copied", "void", "clustered", "branched")
+OTHERS = ("hive", "copied", "void", "clustered", "branched", "positions")
 
 
 @pytest.mark.parametrize("scenario", OTHERS, indirect=True)
@@ -172,3 +172,31 @@ def test_branches_and_tags_outlive_the_upkeep(scenario: Seen) -> None:
     assert after == before
     assert scenario["kept"]["rows"] == scenario["before"]["rows"]
     assert scenario["expired"] >= 2
+
+
+@of("positions")
+def test_position_deletes_are_applied_and_removed(scenario: Seen) -> None:
+    """Those of the other partitions stay until their files are merged."""
+    deletes = [count for kind, _, count in scenario["before"]["files"] if kind == _DELETES]
+    kept = [count for kind, _, count in scenario["half"]["files"] if kind == _DELETES]
+    assert 0 < sum(kept) < sum(deletes)
+    assert scenario["half"]["rows"] == scenario["before"]["rows"]
+    texts = {row[2]: tuple(row[3:]) for row in scenario["after"]["rows"]}
+    gone, new, met = {3, 4, 24, 27, 5, 7, 8, 28, 9}, {6, 26}, {17, 25, 33}
+    expected = {n: ("odd" if n % 2 else "even", str(n)) for n in range(40) if n not in gone}
+    expected |= dict.fromkeys(new, ("even", "new")) | dict.fromkeys(met, ("moved", "met"))
+    assert texts == expected | {41: ("odd", "added")}
+
+
+@of("raced")
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_a_delete_of_iceberg_before_the_commit_is_kept(scenario: Seen, version: str) -> None:
+    """The merge of the deleted rows' partition is dropped, the other one is committed."""
+    seen = scenario[version]
+    assert (seen["committed"], len(seen["conflicts"])) == (1, 1)
+    expected = sorted(
+        [[n, "a" if n < 3 else "b"] for n in (0, 0, 2, 2, 3, 3, 4, 4, 5, 5)] + [[9, "b"]]
+    )
+    assert sorted(row[2:] for row in seen["raced"]["rows"]) == expected
+    assert seen["after"]["rows"] == seen["raced"]["rows"]
+    assert seen["after"]["files"] == [[_DATA, "PARQUET", 2]]
