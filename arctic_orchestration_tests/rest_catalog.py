@@ -1,6 +1,6 @@
-"""An Iceberg REST catalog on loopback: the specification's routes over pyiceberg's SQL catalog.
+"""An Iceberg REST catalog on loopback, over pyiceberg's SQL catalog or over another REST catalog.
 
-It makes faults, before and after a commit was applied, and it vends credentials.
+It makes faults, before and after a commit was applied, checks tokens, and vends credentials.
 """
 
 import threading
@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import uvicorn
 from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pyiceberg.catalog.rest import CreateTableRequest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -58,7 +60,8 @@ class CommitFault:
 class RestServer:
     """The server, the tables behind it, and its faults."""
 
-    tables: SqlCatalog
+    #: what is behind it: tables, or the address of a REST catalog
+    behind: SqlCatalog | str
     uri: str = ""
     #: the tokens that it takes
     tokens: set[str] = field(default_factory=lambda: {TOKEN})
@@ -72,8 +75,6 @@ class RestServer:
     applied: int = 0
     #: the headers of the last request
     headers: dict[str, str] = field(default_factory=dict)
-    #: the bodies of answers by route, for a comparison with the specification
-    answers: dict[str, Any] = field(default_factory=dict)
 
     def fault(self) -> CommitFault | None:
         """Takes the fault of the next commit."""
@@ -85,9 +86,9 @@ class RestServer:
 
 
 @contextmanager
-def rest_catalog(tables: SqlCatalog) -> Iterator[RestServer]:
+def rest_catalog(behind: SqlCatalog | str) -> Iterator[RestServer]:
     """Starts a server for the tables of a catalog."""
-    server = RestServer(tables=tables)
+    server = RestServer(behind=behind)
     config = uvicorn.Config(_app(server), host="127.0.0.1", port=0, log_level="error")
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, name="REST catalog", daemon=True)
@@ -109,17 +110,16 @@ def _app(server: RestServer) -> FastAPI:
     app.middleware("http")(lambda request, call: _authorized(server, request, call))
     for error in _STATUS:
         app.add_exception_handler(error, _as_error)
-    _add_entry(app, server)
-    _add_namespaces(app, server)
-    _add_tables(app, server)
+    _add_tokens(app, server)
+    if isinstance(server.behind, str):
+        _add_routes_behind(app, server, server.behind)
+    else:
+        _add_namespaces(app, server.behind)
+        _add_tables(app, server, server.behind)
     return app
 
 
-def _add_entry(app: FastAPI, server: RestServer) -> None:
-    @app.get("/v1/config")
-    def config() -> dict[str, Any]:
-        return {"defaults": {}, "overrides": {}}
-
+def _add_tokens(app: FastAPI, server: RestServer) -> None:
     @app.post("/v1/oauth/tokens")
     async def token(request: Request) -> Response:
         form = await request.form()
@@ -131,8 +131,37 @@ def _add_entry(app: FastAPI, server: RestServer) -> None:
         return JSONResponse({"access_token": made, "token_type": "bearer", "expires_in": 3600})
 
 
-def _add_namespaces(app: FastAPI, server: RestServer) -> None:
-    tables = server.tables
+def _add_routes_behind(app: FastAPI, server: RestServer, behind: str) -> None:
+    """All routes but that of tokens are those of another server; commits have our faults."""
+    client = httpx.Client(base_url=behind, timeout=60)
+
+    @app.api_route("/{path:path}", methods=["GET", "HEAD", "POST", "DELETE"])
+    async def forward(path: str, request: Request) -> Response:
+        body = await request.body()
+        is_commit = request.method == "POST" and "/tables/" in path
+        fault = server.fault() if is_commit else None
+        server.commits += is_commit
+        if fault is not None and not fault.applied:
+            return _faulty(fault)
+        url = f"/{request.scope['raw_path'].decode().lstrip('/')}?{request.url.query}"
+        headers = {"content-type": "application/json"} if body else {}
+        answer = await run_in_threadpool(
+            client.request, request.method, url, content=body, headers=headers
+        )
+        server.applied += is_commit and answer.is_success
+        if fault is not None:
+            return _faulty(fault)
+        if answer.is_success and b'"metadata"' in answer.content and not is_commit:
+            loaded = answer.json()
+            loaded["storage-credentials"] = _credentials(server, loaded["metadata"]["location"])
+            return JSONResponse(loaded, answer.status_code)
+        return Response(answer.content, answer.status_code, media_type="application/json")
+
+
+def _add_namespaces(app: FastAPI, tables: SqlCatalog) -> None:
+    @app.get("/v1/config")
+    def config() -> dict[str, Any]:
+        return {"defaults": {}, "overrides": {}}
 
     @app.get("/v1/namespaces")
     def namespaces(parent: str = "") -> dict[str, Any]:
@@ -151,9 +180,7 @@ def _add_namespaces(app: FastAPI, server: RestServer) -> None:
         return {"namespace": list(_namespace(namespace)), "properties": found}
 
 
-def _add_tables(app: FastAPI, server: RestServer) -> None:
-    tables = server.tables
-
+def _add_tables(app: FastAPI, server: RestServer, tables: SqlCatalog) -> None:
     @app.get("/v1/namespaces/{namespace}/tables")
     def list_tables(namespace: str) -> dict[str, Any]:
         found = tables.list_tables(_namespace(namespace))
@@ -161,7 +188,9 @@ def _add_tables(app: FastAPI, server: RestServer) -> None:
 
     @app.post("/v1/namespaces/{namespace}/tables")
     async def create_table(namespace: str, request: Request) -> Response:
-        wanted = CreateTableRequest.model_validate({"location": None} | await request.json())
+        # pyiceberg's model requires what the specification leaves out.
+        absent = dict.fromkeys(("location", "partition-spec", "write-order"))
+        wanted = CreateTableRequest.model_validate(absent | await request.json())
         made = tables.create_table(
             (*_namespace(namespace), wanted.name),
             wanted.table_schema,
@@ -184,7 +213,8 @@ def _add_tables(app: FastAPI, server: RestServer) -> None:
     @app.post("/v1/namespaces/{namespace}/tables/{table}")
     async def commit(namespace: str, table: str, request: Request) -> Response:
         server.commits += 1
-        wanted = CommitTableRequest.model_validate_json(await request.body())
+        named = {"identifier": {"namespace": list(_namespace(namespace)), "name": table}}
+        wanted = CommitTableRequest.model_validate(named | await request.json())
         fault = server.fault()
         if fault is not None and not fault.applied:
             return _faulty(fault)
@@ -197,7 +227,6 @@ def _add_tables(app: FastAPI, server: RestServer) -> None:
             "metadata-location": done.metadata_location,
             "metadata": done.metadata.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
-        server.answers["commit"] = body
         return JSONResponse(body)
 
 
@@ -234,9 +263,12 @@ def _loaded(server: RestServer, table: Table) -> Response:
         "config": {},
     }
     if server.vended:
-        body["storage-credentials"] = [{"prefix": table.location(), "config": server.vended}]
-    server.answers["load"] = body
+        body["storage-credentials"] = _credentials(server, table.location())
     return JSONResponse(body)
+
+
+def _credentials(server: RestServer, location: str) -> list[dict[str, Any]]:
+    return [{"prefix": location, "config": server.vended}] if server.vended else []
 
 
 def _namespace(text: str) -> tuple[str, ...]:
