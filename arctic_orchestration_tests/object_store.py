@@ -34,6 +34,8 @@ class Request:
 
     operation: str
     path: str
+    #: the access key that it is signed with
+    key: str = ""
 
 
 @dataclass(kw_only=True)
@@ -100,7 +102,9 @@ class ObjectStore:
         self, app: Callable[..., Iterable[bytes]], environ: dict[str, Any], start: Any
     ) -> Iterable[bytes]:
         """The WSGI application around moto's."""
-        request = Request(operation=_operation(environ), path=environ["PATH_INFO"])
+        found = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
+        key = found[1] if found else ""
+        request = Request(operation=_operation(environ), path=environ["PATH_INFO"], key=key)
         with self._lock:
             self.requests.append(request)
             fault = next((one for one in self.faults if _applies(one, request)), None)
@@ -108,12 +112,12 @@ class ObjectStore:
                 fault.hits += 1
         if fault is not None and fault.code == "hang":
             self.ended.wait()
+        if fault is not None and fault.code == "cut" and request.operation == "GetObject":
+            return _half(app, environ, start)
         if fault is not None and fault.code in ("hang", "cut"):
             return _cut(environ, start)
         if fault is not None:
             return _refused(environ, start, fault.status, fault.code, fault.message)
-        found = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
-        key = found[1] if found else ""
         if key in self.expired:
             message = "The provided token has expired."
             return _refused(environ, start, 400, "ExpiredToken", message)
@@ -188,6 +192,12 @@ def _cut(environ: dict[str, Any], start: Any) -> list[bytes]:
     _read_body(environ)
     start("200 OK", [("Content-Type", "binary/octet-stream"), ("Content-Length", "1000000")])
     return [b"PAR1"]
+
+
+def _half(app: Callable[..., Iterable[bytes]], environ: dict[str, Any], start: Any) -> list[bytes]:
+    """The right answer, whose connection breaks after half of the bytes."""
+    body = b"".join(app(environ, start))
+    return [body[: len(body) // 2]]
 
 
 def _read_body(environ: dict[str, Any]) -> None:

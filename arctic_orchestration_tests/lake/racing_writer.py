@@ -11,6 +11,7 @@ Each change is made on the condition that the head is the one that was looked at
 that was first leads to another look. So whatever is lost was lost by somebody else.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
@@ -82,6 +83,8 @@ def racing_writers(lake: Path, table: str, count: int) -> Iterator[Sequence[Raci
 
 def _serve(connection: Connection, lake: Path, name: str) -> None:
     end_with_the_parent()
+    # The lake may have a catalog in a file of pyiceberg's.
+    os.environ["PYICEBERG_HOME"] = str(lake)
     catalog = open_catalog(Settings.from_environment({"ARCTIC_LAKE": str(lake)}))
     # The races on it are set up before the table is made, too.
     connection.send("done")

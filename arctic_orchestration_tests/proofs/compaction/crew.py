@@ -29,7 +29,7 @@ from typing import Any, Self
 from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction.commit.cleaner import clean
+from arctic_orchestration.compaction.commit import cleaner
 from arctic_orchestration.compaction.commit.committer import Committer, Round
 from arctic_orchestration.compaction.planning.catalog_planner import Planner
 from arctic_orchestration.compaction.work import attempts
@@ -174,6 +174,8 @@ class _Process:
 
     def __init__(self, place: Mapping[str, Any], how: How) -> None:
         self.how = how
+        # The lake may have a catalog in a file of pyiceberg's.
+        os.environ["PYICEBERG_HOME"] = str(place["lake"])
         self.settings = Settings.from_environment(
             {"ARCTIC_LAKE": str(place["lake"]), "ARCTIC_SPARK_MASTER": how.master}
         )
@@ -226,13 +228,15 @@ class _Telling(Committer):
 def _commit(process: _Process) -> None:
     committer = _Telling(process.database, process.catalog, life=process.how.life)
     committer.process = process
+    # A store that fails is asked again soon, not after an hour.
+    cleaner._RETRY_AFTER = timedelta(seconds=1)
     process.say("ready")
     while True:
         try:
             with process.database.begin() as tx:
                 attempts.expire(tx)
             committer.tick()
-            clean(process.database, process.catalog, grace=process.how.grace)
+            cleaner.clean(process.database, process.catalog, grace=process.how.grace)
         except DatabaseUnavailable as error:
             process.say("unavailable", why=str(error))
         threading.Event().wait(_PAUSE_SECONDS)

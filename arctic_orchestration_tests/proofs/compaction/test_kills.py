@@ -7,197 +7,30 @@ each database others. Then only the first worker has a JVM of its own, which die
 ones have one that outlives them, and die when nothing is under way there.
 """
 
-import os
 import random
-import signal
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from pyiceberg.catalog import Catalog
-from pyspark.sql import SparkSession
 
-from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction.queue import task_store
-from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.lake.upkeep.maintenance import remove_orphans
-from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.lake.sessions import RunningJvm
-from arctic_orchestration_tests.proofs.compaction import steps
-from arctic_orchestration_tests.proofs.compaction.crew import (
-    COMMITTER,
-    PLANNER,
-    WORKER,
-    Crew,
-    How,
-    Member,
-)
-from arctic_orchestration_tests.proofs.compaction.sizes import FULL, SECONDS
-from arctic_orchestration_tests.proofs.compaction.steps import Without
+from arctic_orchestration_tests.proofs.compaction.killed import ROLES, STEPS, Killed
+from arctic_orchestration_tests.proofs.compaction.sizes import FULL
 from arctic_orchestration_tests.proofs.compaction.what_is_wrong import (
-    is_done,
     unknown_files,
     what_is_wrong,
 )
-from arctic_orchestration_tests.proofs.compaction.written_tables import (
-    WrittenTable,
-    written_tables,
-)
-from arctic_orchestration_tests.proofs.dagster_processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(5400)]
 
-ROLES = (PLANNER, WORKER, COMMITTER)
-#: each role takes its turn, so that a worker starts while others die
-STEPS = sorted(
-    (place / len(names), role, step)
-    for role, names in (
-        (PLANNER, steps.PLANNER),
-        (WORKER, steps.WORKER),
-        (COMMITTER, (*steps.COMMITTER, *steps.HOUSEKEEPING)),
-    )
-    for place, step in enumerate(names)
-)
 #: Housekeeping needs a worker that was killed before: two kills.
 ROUNDS = 8
 #: with those at random moments
 KILLS = 200 if FULL else 0
-#: how long a random moment may be waited for
-_LONGEST_MOMENT = 1.5
-#: so often it is asked whether a process that has to come to a step has anything to do
-_LOOK_SECONDS = 1.0
-
-
-class Killed:
-    """Processes that are killed and started again, and the tables that they compact."""
-
-    def __init__(
-        self,
-        crew: Crew,
-        database: Database,
-        written: list[WrittenTable],
-        jvm: RunningJvm | None,
-    ) -> None:
-        self._crew = crew
-        self._database = database
-        self.written = written
-        #: of the workers that come after the first one
-        self.jvm = jvm
-        self._how = dict.fromkeys(ROLES, How())
-        self.members: dict[str, Member] = {}
-        self.kills: Counter[str] = Counter()
-
-    def start(self, role: str, how: How | None = None) -> None:
-        if how is not None:
-            self._how[role] = how
-        self.members[role] = self._crew.start(role, self._how[role])
-        if role == WORKER:
-            self._how[role] = How(jvm=self.jvm)
-
-    def kill_at(self, role: str, step: str) -> None:
-        """Lets a process die at the step, and starts another one."""
-        victim = self.members[role]
-        self._crew.arm(step, of=victim)
-        self._make_work(step)
-        deadline = time.monotonic() + SECONDS
-        while victim.is_alive and time.monotonic() < deadline:
-            victim.process.join(_LOOK_SECONDS)
-            if is_done(self._database, self.written)():
-                # It was not enough to come there.
-                self._make_work(step)
-        assert not victim.is_alive, f"{role} did not come to {step}: {victim.log()}"
-        victim.was_killed()
-        assert self._crew.was_reached(step)
-        self.kills[step] += 1
-        self.start(role)
-
-    def kill_sometime(self, chance: random.Random) -> None:
-        """A process dies wherever it is."""
-        self._write()
-        role = chance.choice(ROLES)
-        threading.Event().wait(chance.uniform(0, _LONGEST_MOMENT))
-        os.kill(self.members[role].pid, signal.SIGKILL)
-        self.members[role].was_killed()
-        self.kills["at random"] += 1
-        self.start(role)
-
-    def _make_work(self, step: str) -> None:
-        if step in steps.HOUSEKEEPING:
-            self.kill_at(WORKER, "OUTPUTS_WRITTEN")
-        else:
-            self._write()
-
-    def _write(self) -> None:
-        """Lets all writers begin something, but those that have not done the last."""
-        for one in self.written:
-            if one.is_written():
-                one.write()
-
-    def ends(self) -> list[str]:
-        """Waits until everything is written and done; then says what is wrong."""
-        for one in self.written:
-            one.ends()
-        # A worker starts Spark, and merges what three tables have.
-        until(is_done(self._database, self.written), 3 * SECONDS, "nothing is left to do")
-        return what_is_wrong(self._database, self.written)
-
-    def merges_and_ends(self) -> None:
-        """Lets planner and worker merge what each table begins with, and ends them.
-
-        They might merge again what is committed, before the cleaner removes it.
-        """
-
-        def is_merged() -> bool:
-            with self._database.read() as tx:
-                return len(task_store.tasks(tx, states=[TaskState.MERGED])) == len(self.written)
-
-        until(is_merged, SECONDS, "a task of each table is merged")
-        self._end_all()
-
-    def commits_until(self, step: str, how: How) -> None:
-        """Starts a committer that dies when it comes to the step for the first time."""
-        self._crew.arm(step)
-        self.start(COMMITTER, how)
-        self.members[COMMITTER].was_killed()
-        assert self._crew.was_reached(step)
-
-    def _end_all(self) -> None:
-        for member in self.members.values():
-            member.process.kill()
-            member.was_killed()
-
-    def remove_orphans(self) -> list[str]:
-        """Ends all processes, so that nobody writes, and removes orphans; their paths."""
-        self._end_all()
-        removed = []
-        for one in self.written:
-            done = remove_orphans(one.table, older_than=utc_now(), any_age=True)
-            assert (done.failed, done.young) == ((), 0)
-            removed += [file.path for file in done.files]
-        return removed
-
-
-MakeKilled = Callable[[], Killed]
-
-
-@pytest.fixture
-def killed(
-    crew: Crew, state: Database, catalog: Catalog, lake: Path, classic_spark: SparkSession
-) -> Iterator[Killed]:
-    """Nothing is started yet but the writers."""
-    jvm = None if FULL else RunningJvm.of(classic_spark)
-    with written_tables(catalog, lake) as written:
-        yield Killed(crew, state, written, jvm)
 
 
 def chosen(backend: str) -> list[tuple[str, str]]:
     """All steps some times in the full size; else every fourth one."""
-    alike = [(role, step) for _, role, step in STEPS]
     # A committer that is killed at SNAPSHOT_WRITTEN, on SQLite, leaves orphans.
-    return alike * ROUNDS if FULL else alike[{"sqlite": 3, "postgres": 1}[backend] :: 4]
+    return STEPS * ROUNDS if FULL else STEPS[{"sqlite": 3, "postgres": 1}[backend] :: 4]
 
 
 def test_nothing_is_lost_whichever_process_is_killed_and_wherever(
@@ -218,7 +51,7 @@ def test_nothing_is_lost_whichever_process_is_killed_and_wherever(
     removed = killed.remove_orphans()
     assert sorted(removed) == sorted(unknown)
     assert unknown_files(killed.written) == []
-    assert what_is_wrong(killed._database, killed.written) == []
+    assert what_is_wrong(killed.database, killed.written) == []
     manifests = [path for path in removed if path.endswith(".avro")]
     if killed.kills["SNAPSHOT_WRITTEN"]:
         assert manifests
@@ -234,15 +67,4 @@ def test_nothing_is_lost_whichever_process_is_killed_and_wherever(
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_a_committer_without_the_tables_history_is_found_out(killed: Killed) -> None:
     """The control: what is committed and not reported is dropped, and its files are removed."""
-    killed.start(PLANNER)
-    killed.start(WORKER, How(jvm=killed.jvm))
-    killed.merges_and_ends()
-    killed.commits_until("SNAPSHOT_COMMITTED", How(without=Without.HISTORY))
-    killed.start(COMMITTER)
-
-    def is_found_out() -> bool:
-        wrong = what_is_wrong(killed._database, killed.written)
-        return any("miss a file" in one for one in wrong)
-
-    until(is_found_out, SECONDS, "the proof finds a table that misses a file")
-    print(f"without the history: {what_is_wrong(killed._database, killed.written)}")
+    killed.commits_without_history()

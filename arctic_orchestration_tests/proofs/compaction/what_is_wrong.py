@@ -7,6 +7,8 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 import sqlalchemy as sa
+from pyarrow.fs import FileSelector
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from arctic_orchestration.compaction import tables
@@ -61,13 +63,29 @@ def unknown_files(written: Sequence[WrittenTable]) -> list[str]:
     found = []
     for one in written:
         table = one.table.refresh()
-        known = {urlparse(path).path for path in _metadata_leads_to(table)}
+        known = {key_of(path) for path in _metadata_leads_to(table)}
         found += [
-            str(path)
-            for path in sorted(Path(urlparse(table.location()).path).rglob("*"))
-            if path.is_file() and str(path) not in known and not _is_checksum(path, known)
+            path
+            for path in _files_below(table)
+            if path not in known and not _is_checksum(path, known)
         ]
     return found
+
+
+def key_of(location: str) -> str:
+    """The path of a file of a file system, or the bucket and the key of an object."""
+    parsed = urlparse(location)
+    return parsed.netloc + parsed.path
+
+
+def _files_below(table: Table) -> list[str]:
+    root = urlparse(table.location())
+    if root.scheme in ("", "file"):
+        return sorted(str(path) for path in Path(root.path).rglob("*") if path.is_file())
+    assert isinstance(table.io, PyArrowFileIO)
+    store = table.io.fs_by_scheme(root.scheme, root.netloc)
+    selector = FileSelector(key_of(table.location()), recursive=True)
+    return sorted(info.path for info in store.get_file_info(selector) if info.is_file)
 
 
 def _metadata_leads_to(table: Table) -> Iterator[str]:
@@ -108,20 +126,20 @@ def _differences(who: str, read: Callable[[], list[Row]], expected: list[Row]) -
 def _files(table: Table) -> list[str]:
     """What lies in the directories of attempts, and belongs to no snapshot."""
     known = {
-        urlparse(file.path).path
+        key_of(file.path)
         for snapshot in table.snapshots()
         for file in live_files(table, snapshot.snapshot_id).files
     }
-    root = Path(urlparse(table.location()).path)
-    there = [path for path in root.rglob("compaction-*/**/*") if path.is_file()]
-    unknown = [path for path in there if str(path) not in known and not _is_checksum(path, known)]
+    there = [path for path in _files_below(table) if "/compaction-" in path]
+    unknown = [path for path in there if path not in known and not _is_checksum(path, known)]
     return [f"{path} belongs to no snapshot" for path in unknown]
 
 
-def _is_checksum(path: Path, known: set[str]) -> bool:
+def _is_checksum(path: str, known: set[str]) -> bool:
     """Hadoop writes one beside each file."""
-    name = path.name.removeprefix(".").removesuffix(".crc")
-    return path.name == f".{name}.crc" and str(path.with_name(name)) in known
+    directory, _, file = path.rpartition("/")
+    name = file.removeprefix(".").removesuffix(".crc")
+    return file == f".{name}.crc" and f"{directory}/{name}" in known
 
 
 def _tasks(database: Database, one: WrittenTable) -> list[str]:
