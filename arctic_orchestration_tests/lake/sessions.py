@@ -46,6 +46,9 @@ class RunningJvm:
 
     def session(self) -> "SparkSession":
         """A session of this process, which has none yet."""
+        from arctic_orchestration.lake.session import prepare_python
         from arctic_orchestration.lake.session_source import attach
 
+        # The workers of this process's jobs: no Python on the PATH need have what they import.
+        prepare_python("local")
         return attach(self.port, self.token)
