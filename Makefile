@@ -95,6 +95,7 @@ bench-queue: $(STAMP)  ## what a pass over the run queue costs with 1,000 rules,
 bench-compaction: $(STAMP)  ## what merging small files costs, beside Iceberg, delta-rs, pyarrow and DuckDB
 	sh tools/ensure_iceberg_spark
 	$(BIN)/python -m benchmarks.compaction
+	$(BIN)/python -m benchmarks.many_tables
 
 bench-freshness: $(STAMP)  ## what resolving 10,000 tasks and submitting costs, beside stock Dagster
 	sh tools/ensure_postgres

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pydantic
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, Catalog, load_catalog
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     BadRequestError,
@@ -31,7 +31,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import Identifier
 from pyiceberg.utils.config import Config
-from sqlalchemy import URL
+from sqlalchemy import URL, select
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from arctic_orchestration.errors import (
@@ -211,6 +211,30 @@ def list_tables(catalog: Catalog) -> list[str]:
                 # It was dropped since.
                 continue
         return sorted(found)
+
+    return answered(look, catalog.name)
+
+
+def metadata_locations(catalog: Catalog) -> dict[str, str] | None:
+    """Returns where the present metadata of each table is, by its name, with one query.
+
+    Each commit changes the location, so a table with a known one has not changed.
+
+    Returns:
+        none: this kind of catalog has no such query; pyiceberg's SQL catalog has one.
+
+    Errors:
+        CatalogUnavailable: the catalog did not answer, after several tries.
+    """
+    if not isinstance(catalog, SqlCatalog):
+        return None
+    stored = IcebergTables.__table__.c
+    query = select(stored.table_namespace, stored.table_name, stored.metadata_location)
+    query = query.where(stored.catalog_name == catalog.name)
+
+    def look() -> dict[str, str]:
+        with catalog.engine.connect() as connection:
+            return {f"{space}.{name}": at for space, name, at in connection.execute(query)}
 
     return answered(look, catalog.name)
 

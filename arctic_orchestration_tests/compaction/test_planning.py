@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.commit import commits
+from arctic_orchestration.compaction.planning import unchanged_tables
 from arctic_orchestration.compaction.planning.catalog_planner import Planner, mark_due
 from arctic_orchestration.compaction.planning.planner_counts import PlanningCounts
 from arctic_orchestration.compaction.planning.table_planner import plan_loaded
@@ -76,14 +77,23 @@ def test_tables_of_the_catalog_are_found_and_planned(world: World) -> None:
     assert world.row("lake.quiet").level == 3
 
 
-def test_a_plan_is_not_made_twice(world: World) -> None:
-    """Not while nothing has changed, whether it gained something or nothing."""
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_plan_is_not_made_twice(
+    world: World, tells: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not while nothing has changed, whether it gained something or nothing.
+
+    Metadata is not even read where the catalog tells of all tables at once where it is.
+    """
+    if not tells:
+        monkeypatch.setattr(unchanged_tables, "metadata_locations", lambda _: None)
     world.lake.table("lake.busy", files=12)
     world.lake.table("lake.quiet", files=1)
     world.tick()
     assert world.tick(seconds=30).looked == 0
     counts = world.tick(seconds=31)
-    assert (counts.looked, counts.planned) == (2, 0)
+    expected = {"unchanged": 2} if tells else {"looked": 2}
+    assert counts == PlanningCounts(tables=2, **expected)
 
 
 def test_another_process_does_not_make_it_again_either(world: World) -> None:

@@ -1,18 +1,18 @@
 """Checks the tables of a catalog, and offers what is worth merging in them.
 
 A table is checked when an event reports a change (:func:`mark_due`), and at each
-``check-interval``, due or not. A check reads only its metadata. A plan, which reads its manifests,
-is made only if it may differ from the last one: after a new snapshot, a change of its properties or
-its tasks, or an elapsed interval of waiting files. So a plan without gain is made once. A resting
-table is not checked. A table with tasks that did not fit into their queue comes first as soon as
-there is room: see ``waitlist``.
+``check-interval``, due or not, unless it has not changed: see ``unchanged_tables``. A check reads
+only its metadata. A plan, which reads its manifests, is made only if it may differ from the last
+one: after a new snapshot, a change of its properties or its tasks, or an elapsed interval of
+waiting files. So a plan without gain is made once. A resting table is not checked. A table with
+tasks that did not fit into their queue comes first as soon as there is room: see ``waitlist``.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from pyiceberg.catalog import Catalog
@@ -30,6 +30,7 @@ from arctic_orchestration.compaction.planning.table_planner import (
     plan_table,
     state_of,
 )
+from arctic_orchestration.compaction.planning.unchanged_tables import find_unchanged
 from arctic_orchestration.compaction.queue import backoff, queues, waitlist
 from arctic_orchestration.compaction.queue.offers import Offered, offer
 from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
@@ -120,8 +121,8 @@ class Planner:
             self._take(found, now)
         with self._database.read() as tx:
             rows = {row.name: row for row in tables.all_tables(tx)}
-        counts = PlanningCounts(tables=len(self._names))
-        turn, silent = self._turn(rows, now), 0
+        turn, unchanged = self._turn(rows, now)
+        counts, silent = PlanningCounts(tables=len(self._names), unchanged=unchanged), 0
 
         def hear(ended: Ended[PlanningCounts]) -> bool:
             nonlocal counts, silent
@@ -161,19 +162,21 @@ class Planner:
         self._memories.pop(name, None)
         _log.info("%s is gone, %s canceled", name, counted(canceled, "waiting task"))
 
-    def _turn(self, rows: Mapping[str, CompactionTable], now: datetime) -> list[str]:
-        """Returns the tables whose turn it is, longest unchecked first."""
-        found = []
+    def _turn(self, rows: Mapping[str, CompactionTable], now: datetime) -> tuple[list[str], int]:
+        """Returns the tables to check, longest unchecked first, and how many have not changed."""
+        found, known = [], dict[str, Memory]()
         for name in self._names:
             row, memory = rows.get(name), self._memories.get(name)
             if row is not None and row.rests(now):
                 continue
-            if memory is not None:
-                if not memory.waits(row, now):
-                    found.append((memory.looked_at, name))
-            else:
+            if memory is None:
                 found.append(((row.looked_at if row is not None else None) or _EVER, name))
-        return [name for _, name in sorted(found)]
+            elif not memory.waits(row, now):
+                known[name] = memory
+        unchanged = find_unchanged(self._catalog, self._database, known, rows, now)
+        self._memories |= unchanged
+        found += [(known[name].looked_at, name) for name in known.keys() - unchanged.keys()]
+        return [name for _, name in sorted(found)], len(unchanged)
 
     def _upcoming(self, turn: Iterable[str], now: datetime, until: float) -> Iterator[str]:
         """Yields the tables of a tick; before each, tables that wait for room come first."""
@@ -234,9 +237,7 @@ class Planner:
         memory = self._memories.get(name)
         why = why_planned(row, table, policy, memory, live, now, rested=rested)
         if why is None:
-            memory = memory or Memory(looked_at=now, next_look_at=now, due_number=row.due_number)
-            later = now + policy.check_interval
-            self._memories[name] = replace(memory, looked_at=now, next_look_at=later, failures=0)
+            self._memories[name] = Memory.of_check(memory, row, table, policy, live, now)
             return looked
         _log.debug("%s is planned: %s", name, why)
         return looked.plus(self._plan(row, table, policy, now))
@@ -285,6 +286,7 @@ class Planner:
                 fingerprint=policy.fingerprint,
                 tasks=live,
                 recheck_at=plan.recheck_at,
+                location=table.metadata_location,
             )
         return planned.plus(
             PlanningCounts(
@@ -296,12 +298,9 @@ class Planner:
         )
 
     def _row(self, name: str) -> CompactionTable | None:
-        with self._database.read() as tx:
-            try:
-                row = tables.table_by_name(tx, name)
-            except NotFound:
-                return None
-        return row
+        with self._database.read() as tx, suppress(NotFound):
+            return tables.table_by_name(tx, name)
+        return None
 
     def _see(self, name: str, policy: Policy, now: datetime) -> CompactionTable:
         with self._database.begin() as tx:
@@ -340,6 +339,7 @@ class Planner:
             due_number=row.due_number,
             fingerprint=fingerprint,
             tasks=live,
+            location=table.metadata_location,
         )
         return PlanningCounts(refused=int(news))
 

@@ -1,7 +1,7 @@
 """What a planner caches of a table from tick to tick, so that no plan is repeated."""
 
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from pyiceberg.table import Table
@@ -30,6 +30,44 @@ class Memory:
     recheck_at: datetime | None = None
     #: how many consecutive checks failed
     failures: int = 0
+    #: of the checked metadata; none: no check has succeeded
+    location: str | None = None
+
+    @classmethod
+    def of_check(
+        cls,
+        last: "Memory | None",
+        row: CompactionTable,
+        table: Table,
+        policy: Policy,
+        tasks: Set[str],
+        now: datetime,
+    ) -> "Memory":
+        """Returns what to cache after a check that led to no plan; ``last`` is of the one before.
+
+        The table was planned before, if not by this process.
+        """
+        assert row.looked_at is not None
+        if last is None or last.fingerprint is None:
+            last = cls(
+                looked_at=now,
+                next_look_at=now,
+                due_number=row.due_number,
+                tasks=frozenset(tasks),
+                recheck_at=_first_interval_elapses(row.looked_at, policy),
+            )
+        return replace(
+            last,
+            looked_at=now,
+            next_look_at=now + policy.check_interval,
+            failures=0,
+            location=table.metadata_location,
+        )
+
+    def of_same_check(self, now: datetime) -> "Memory":
+        """Returns what to cache after a check that would have found the same."""
+        later = now + (self.next_look_at - self.looked_at)
+        return replace(self, looked_at=now, next_look_at=later)
 
     def waits(self, row: CompactionTable | None, now: datetime) -> bool:
         """Returns whether it is too early, and the table has not become due since."""
@@ -86,7 +124,13 @@ def _why_since(
         return "its metadata may have changed"
     if row.rests_until is not None and row.rests_until > looked_at:
         return "it has rested"
-    intervals = [one for one in (policy.minor_interval, policy.major_interval) if one is not None]
-    if intervals and looked_at + min(intervals) <= now:
+    elapses = _first_interval_elapses(looked_at, policy)
+    if elapses is not None and elapses <= now:
         return "files may have waited for an interval"
     return None
+
+
+def _first_interval_elapses(looked_at: datetime, policy: Policy) -> datetime | None:
+    """Returns when files may have waited for an interval, without a plan that says so."""
+    intervals = [one for one in (policy.minor_interval, policy.major_interval) if one is not None]
+    return looked_at + min(intervals) if intervals else None

@@ -11,6 +11,8 @@ class PlanningCounts:
     tables: int = 0
     #: tables whose metadata was read
     looked: int = 0
+    #: tables that were due for a check, and have not changed since the last one
+    unchanged: int = 0
     #: tables whose manifests were read
     planned: int = 0
     #: tasks that are new, waiting tasks that stay, and tasks that a newer plan replaced
