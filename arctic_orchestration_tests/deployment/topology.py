@@ -13,8 +13,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,8 +26,10 @@ import pytest
 import yaml
 
 from arctic_orchestration.lake import find_java
+from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.lake.sessions import FAST, jvm_options
 from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.proofs import forked_runs
 from arctic_orchestration_tests.proofs.dagster_processes import (
     end_with_the_parent,
     free_port,
@@ -35,6 +38,10 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PASSWORD = "secret1"
+#: what connections are for: Dagster's storage, the state database, the catalog of tables
+DAGSTER, STATE, CATALOG = "dagster", "state", "catalog"
+#: by the variables with their URLs
+_USES = {"ARCTIC_DATABASE_URL": STATE, "PYICEBERG_CATALOG__LAKE__URI": CATALOG}
 _PORTS = re.compile(r"(?<![\w.])(5432|6432|4000|4001|3000|3001|7077|8080)(?!\w)")
 _NAMES = re.compile(r"(?:(?<=[@/=])|^)(database|pgbouncer|code-\w+|spark-master)(?=[: ]|$)")
 _FOLDERS = re.compile(r"/opt/dagster|/lake\b|/tmp/users\.txt")
@@ -52,10 +59,25 @@ def find_pgbouncer() -> str | None:
 
 
 class Topology:
-    """Starts services by their names, and ends them."""
+    """Starts services by their names, and ends them.
 
-    def __init__(self, home: Path, server: PostgresServer, spark_master: str | None) -> None:
-        self._spark_master = spark_master
+    Args:
+        home: a folder that does not exist yet.
+        modules: what takes the places of the files' code locations, by the names of these.
+        launcher: the configuration of the run launcher.
+        forked: processes of Python begin with what they need already imported.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        server: PostgresServer,
+        modules: Mapping[str, str] | None = None,
+        launcher: Mapping[str, Any] | None = None,
+        forked: bool = False,
+    ) -> None:
+        self._forked = forked
+        self._modules = modules or {}
         self._services: dict[str, Any] = compose()["services"]
         self.home = home
         self._lake = home / "lake"
@@ -63,12 +85,16 @@ class Topology:
             folder.mkdir(parents=True)
         self._ports = {str(port): str(free_port()) for port in (6432, 4000, 4001, 3000, 3001)}
         self._ports |= {"5432": str(server.port), "7077": str(free_port()), "8080": "0"}
-        self._started: list[subprocess.Popen[bytes]] = []
+        #: of the names of services, and what waits for their end
+        self._started: list[tuple[str, psutil.Process, Callable[[], object]]] = []
         #: where PgBouncer's account may read
         self._pooler = Path(tempfile.mkdtemp(prefix="pgbouncer-"))
         self._pooler.chmod(0o755)
         for name in ("dagster.yaml", "workspace.yaml"):
             (home / name).write_text(self.here((DEPLOY / name).read_text()))
+        instance = yaml.safe_load((home / "dagster.yaml").read_text())
+        instance["run_launcher"]["config"] = dict(launcher or {})
+        (home / "dagster.yaml").write_text(yaml.safe_dump(instance))
         (home / "spark").mkdir()
         cheap = "".join(f"{name} {value}\n" for name, value in FAST.items())
         defaults = (DEPLOY / "spark-defaults.conf").read_text()
@@ -97,9 +123,12 @@ class Topology:
     def environment(self, service: str) -> dict[str, str]:
         """What a service has of the file and of its image."""
         own = self._services[service].get("environment", {})
+        variables = {name: self.here(str(value)) for name, value in own.items()}
+        for name, used_for in _USES.items():
+            if name in variables:
+                variables[name] += f"?application_name={used_for}"
         return {
-            **{name: self.here(str(value)) for name, value in own.items()},
-            **({"ARCTIC_SPARK_MASTER": self._spark_master} if self._spark_master else {}),
+            **variables,
             "DAGSTER_HOME": str(self.home),
             "JAVA_HOME": str(find_java().home),
             "SPARK_DAEMON_JAVA_OPTS": jvm_options(),
@@ -114,7 +143,8 @@ class Topology:
 
     def command(self, service: str) -> list[str]:
         """The command of a service, with the programs of this environment."""
-        program, *words = (self.here(str(word)) for word in self._services[service]["command"])
+        given = (str(word) for word in self._services[service]["command"])
+        program, *words = (self._modules.get(word) or self.here(word) for word in given)
         folder = Path(sys.executable).parent
         if program == "spark-class":
             folder = Path(pyspark.__file__).parent / "bin"
@@ -124,12 +154,23 @@ class Topology:
     def log(self, service: str) -> Path:
         return self.home / f"{service}.log"
 
-    def start(self, service: str) -> None:
-        """Starts every replica of a service."""
-        for _ in range(self._services[service].get("deploy", {}).get("replicas", 1)):
+    def start(self, service: str, replicas: int | None = None) -> None:
+        """Starts every replica of a service, or so many."""
+        declared = self._services[service].get("deploy", {}).get("replicas", 1)
+        for _ in range(replicas or declared):
+            environment = {**_inherited(), **self.environment(service)}
+            command = self.command(service)
+            if self._forked and Path(command[0]).name != "spark-class":
+                fork = forkserver().Process(
+                    target=_be, args=(command, environment, self.log(service))
+                )
+                fork.start()
+                assert fork.pid is not None
+                self._started.append((service, psutil.Process(fork.pid), fork.join))
+                continue
             with self.log(service).open("ab") as log:
-                environment = {**_inherited(), **self.environment(service)}
-                self._started.append(self._popen(self.command(service), environment, log))
+                made = self._popen(command, environment, log)
+                self._started.append((service, psutil.Process(made.pid), made.wait))
 
     def _popen(
         self, command: list[str], environment: Mapping[str, str], log: IO[bytes], **options: Any
@@ -141,8 +182,10 @@ class Topology:
 
     def complete(self, service: str) -> None:
         """Runs a service that ends."""
-        self.start(service)
-        assert self._started.pop().wait(120) == 0, self.log(service).read_text()
+        environment = {**_inherited(), **self.environment(service)}
+        with self.log(service).open("ab") as log:
+            ended = self._popen(self.command(service), environment, log).wait(120)
+        assert ended == 0, self.log(service).read_text()
 
     def start_pgbouncer(self) -> None:
         """As the image does it: users, then the program with the configuration of the files."""
@@ -164,39 +207,46 @@ class Topology:
         users.chmod(0o600)
         with self.log("pgbouncer").open("ab") as log:
             command = [program, str(configuration)]
-            self._started.append(self._popen(command, os.environ, log, **options))
+            made = self._popen(command, os.environ, log, **options)
+            self._started.append(("pgbouncer", psutil.Process(made.pid), made.wait))
         until(self._pools, 30, "PgBouncer answers")
 
     def _pools(self) -> bool:
         try:
-            self.pool("SHOW VERSION")
+            self.console().close()
         except psycopg2.OperationalError:
             return False
         return True
 
-    def pool(self, command: str) -> list[dict[str, Any]]:
-        """Rows of a command of PgBouncer's console."""
+    def console(self) -> Any:
+        """A connection to PgBouncer's console; the caller closes it."""
         connection = psycopg2.connect(
             host="127.0.0.1", port=self.port(6432), user="dagster", password=PASSWORD,
             dbname="pgbouncer",
         )  # fmt: skip
-        try:
-            connection.autocommit = True
-            with connection.cursor() as cursor:
-                cursor.execute(command)
-                names = [column.name for column in cursor.description or ()]
-                return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        finally:
-            connection.close()
+        connection.autocommit = True
+        return connection
 
-    def connections(self) -> Counter[int]:
-        """How many connections to the pooler each process has at this moment."""
+    def connections(self, console: Any) -> Counter[tuple[str, int, str]]:
+        """How many connections to the pooler a process has at this moment.
+
+        By its service (empty: a run, or another child of a service), its id, and their use.
+        """
+        services = {process.pid: name for name, process, _ in self._started}
+        with console.cursor() as cursor:
+            cursor.execute("SHOW CLIENTS")
+            columns = [column.name for column in cursor.description]
+            port, use = columns.index("port"), columns.index("application_name")
+            uses = {client[port]: client[use] for client in cursor.fetchall()}
         pooler = self.port(6432)
-        return Counter(
-            opened.pid
-            for opened in psutil.net_connections("tcp")
-            if opened.raddr and opened.raddr.port == pooler and opened.pid is not None
-        )
+        found: Counter[tuple[str, int, str]] = Counter()
+        for opened in psutil.net_connections("tcp"):
+            if opened.pid in (None, os.getpid()) or not opened.laddr or not opened.raddr:
+                continue
+            if opened.raddr.port == pooler:
+                used_for = uses.get(opened.laddr.port) or DAGSTER
+                found[services.get(opened.pid, ""), opened.pid, used_for] += 1
+        return found
 
     def logs(self) -> str:
         """The ends of what the services have written."""
@@ -207,9 +257,8 @@ class Topology:
 
     def close(self) -> None:
         """Ends all services, and what they have started."""
-        roots = [psutil.Process(process.pid) for process in self._started if process.poll() is None]
-        for root in roots:
-            for member in [*root.children(recursive=True), root]:
+        for _, root, _ in self._started:
+            for member in [*_children(root), root]:
                 _kill(member)
         for process in psutil.process_iter():
             # Run hosts belong to nobody.
@@ -218,9 +267,33 @@ class Topology:
                     _kill(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
-        for started in self._started:
-            started.wait(30)
+        for _, _, wait_for_end in self._started:
+            wait_for_end()
         shutil.rmtree(self._pooler, ignore_errors=True)
+
+
+def _be(command: list[str], environment: dict[str, str], log: Path) -> None:
+    """Becomes a service, as the script of its command does."""
+    end_with_the_parent()
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(environment["DAGSTER_HOME"])
+    name = Path(command[0]).name
+    if name == "dagster":
+        forked_runs.put_in_place()
+    sys.argv = command
+    (script,) = entry_points(group="console_scripts", name=name)
+    script.load()()
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _kill(process: psutil.Process) -> None:
@@ -241,19 +314,17 @@ def _inherited() -> dict[str, str]:
 
 
 @contextmanager
-def topology(
-    home: Path, server: PostgresServer, spark_master: str | None = None
-) -> Iterator[Topology]:
+def topology(home: Path, server: PostgresServer, **changes: Any) -> Iterator[Topology]:
     """Yields the services, of which the pooler runs and the schema is there.
 
-    ``spark_master`` takes the place of the files' cluster.
+    ``changes`` are those of :class:`Topology`.
     """
     if find_pgbouncer() is None:
         reason = "PgBouncer is not installed: see tools/ensure_postgres"
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     server.execute(f"create role dagster login superuser password '{PASSWORD}'")
     server.execute("create database dagster owner dagster")
-    made = Topology(home, server, spark_master)
+    made = Topology(home, server, **changes)
     try:
         made.start_pgbouncer()
         made.complete("setup")
