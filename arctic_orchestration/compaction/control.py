@@ -153,7 +153,9 @@ def prioritize_task(tx: sa.Connection, task: Task, level: int, actor: Actor) -> 
             f"Compaction task {task.id} is {task.state}; only planned tasks wait for a worker; "
             "nothing was changed"
         )
-    rank = rank_of(task.waiting_since, level, task.small_files, task.bytes, place=task.place)
+    rank = rank_of(
+        task.waiting_since, level, task.small_files, task.decoded_bytes, place=task.place
+    )
     tx.execute(
         sa.update(compaction_tasks)
         .where(compaction_tasks.c.id == task.id)

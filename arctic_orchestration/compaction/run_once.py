@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from pyiceberg.catalog import Catalog
 
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import catalog_binding, tables
 from arctic_orchestration.compaction.commit.committer import CommitCounts, Committer
 from arctic_orchestration.compaction.commit.records import CompactionRecord
@@ -19,6 +20,7 @@ from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.planning.table_plan import TablePlan
 from arctic_orchestration.compaction.planning.table_planner import plan_loaded, state_of
 from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue.budget import held_queues
 from arctic_orchestration.compaction.queue.offers import Offered, offer
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.work import attempts
@@ -163,7 +165,7 @@ def compact_now(
     committer = Committer(database, catalog)
     counts, records, trouble = CommitCounts(), list[CompactionRecord](), None
     while True:
-        if blocked := _paused(database, table):
+        if blocked := _blocked(database, table):
             trouble = blocked
             break
         with database.begin() as tx:
@@ -221,18 +223,18 @@ def _merge_tasks(
     return released[-1] if released else None
 
 
-def _paused(database: Database, table: str) -> str | None:
+def _blocked(database: Database, table: str) -> str | None:
     """Returns why no task of the table may be claimed; none: they may be."""
     with database.read() as tx:
         waiting = task_store.tasks(tx, table=table, states=(TaskState.PLANNED,), limit=1)
         if not waiting:
             return None
         queue = queues.queue_by_name(tx, waiting[0].queue)
-    if queue.state is not queues.QueueState.PAUSED:
-        return None
-    return (
-        f"queue {queue.name} is paused; end that with: arctic compaction queues resume {queue.name}"
-    )
+        held = held_queues(tx, utc_now()).get(queue.name)
+    if queue.state is queues.QueueState.PAUSED:
+        resume = f"arctic compaction queues resume {queue.name}"
+        return f"queue {queue.name} is paused; end that with: {resume}"
+    return None if held is None else f"queue {queue.name} waits: {held.reason}"
 
 
 def _of_others(database: Database, table: str) -> bool:

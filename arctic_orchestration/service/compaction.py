@@ -22,14 +22,16 @@ from arctic_orchestration.compaction.views.documents import (
     CompactionQueueDocument,
     CompactionRecordDocument,
     CompactionTableDetails,
-    CompactionTaskDocument,
     details_document,
     queue_document,
     table_document,
-    task_details,
 )
 from arctic_orchestration.compaction.views.table_details import table_details
 from arctic_orchestration.compaction.views.tables import TableView, stored_table
+from arctic_orchestration.compaction.views.task_documents import (
+    CompactionTaskDocument,
+    task_details,
+)
 from arctic_orchestration.compaction.views.task_waits import queue_now, wait_of
 from arctic_orchestration.compaction.views.tasks import (
     After,

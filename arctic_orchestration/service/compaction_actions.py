@@ -8,11 +8,9 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import control, tables
 from arctic_orchestration.compaction.queue import queues
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.views.documents import (
-    CompactionQueueDocument,
-    CompactionTaskDocument,
-)
+from arctic_orchestration.compaction.views.documents import CompactionQueueDocument
 from arctic_orchestration.compaction.views.tables import stored_table
+from arctic_orchestration.compaction.views.task_documents import CompactionTaskDocument
 from arctic_orchestration.errors import NotFound, TransitionRefused
 from arctic_orchestration.service import compaction_documents as documents
 from arctic_orchestration.service import parameters

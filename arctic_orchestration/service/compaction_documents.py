@@ -9,9 +9,11 @@ from arctic_orchestration.compaction.views.documents import (
     CompactionQueueDocument,
     CompactionRecordDocument,
     CompactionTableDocument,
+    TaskWaitDocument,
+)
+from arctic_orchestration.compaction.views.task_documents import (
     CompactionTaskDetails,
     CompactionTaskDocument,
-    TaskWaitDocument,
 )
 from arctic_orchestration.documents import Document
 from arctic_orchestration.service.documents import Page

@@ -1,11 +1,12 @@
 """The tables of compaction in the state database.
 
 Compaction belongs to all clusters that share the database. A lake table has its name in the
-catalog: ``lake.flights``. Rows are locked in the order table, queue, task, attempt, which prevents
-deadlocks.
+catalog: ``lake.flights``. Rows are locked in the order table, queue, task, attempt, budget, which
+prevents deadlocks.
 
 ================================  =========================================================
 ``arctic_compaction_queues``      capacity, level and share; its row is the lock for capacity
+``arctic_compaction_budgets``     what attempts of a queue's tasks have used of its budget
 ``arctic_compaction_tables``      one lake table; its row is the lock for offers
 ``arctic_compaction_tasks``       one group of files on its way to fewer files
 ``arctic_compaction_task_files``  the files of live tasks; each is in one task only
@@ -36,8 +37,24 @@ compaction_queues = sa.Table(
     sa.Column("state", sa.Text, nullable=False, server_default="open"),
     # The time limit of an attempt at a task.
     sa.Column("execution_timeout_seconds", sa.Integer, nullable=False, server_default="7200"),
+    # When workers claim, and how many tasks they merge at once on average; 0: any number.
+    sa.Column("hours", sa.Text, nullable=False, server_default="always"),
+    sa.Column("budget", sa.Float, nullable=False, server_default="0"),
     sa.Column("created_at", UtcTime, nullable=False),
 )
+
+compaction_budgets = sa.Table(
+    "arctic_compaction_budgets",
+    metadata,
+    # Not columns of the queue: that row is locked for its capacity.
+    sa.Column("queue", sa.ForeignKey(compaction_queues.c.name, ondelete="CASCADE"),
+              primary_key=True),
+    # By how much attempts that ended until then overdrew it; less than 0: so much was left.
+    sa.Column("spent_seconds", sa.Float),
+    sa.Column("spent_at", UtcTime),
+    # How long its recent attempts lasted.
+    sa.Column("mean_seconds", sa.Float),
+)  # fmt: skip
 
 compaction_tables = sa.Table(
     "arctic_compaction_tables",

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake, line_of
 from arctic_orchestration_tests.cli.conftest import Outcome
 
@@ -35,7 +37,7 @@ def test_queues_are_added_changed_and_deleted(lake: SmallLake, arctic: Command) 
     result = arctic("compaction", "queues", "update", "fast", "--level", "7", "--json")
     assert json.loads(result.out)["queue"] == {
         "queue": "fast", "capacity": 5, "level": 7, "share": 3, "max_workers": 0,
-        "execution_timeout_seconds": 7200, "state": "open",
+        "execution_timeout_seconds": 7200, "hours": "always", "budget": 0.0, "state": "open",
     }  # fmt: skip
     # The higher level first.
     assert list(listed(arctic)) == ["fast", "default"]
@@ -155,3 +157,35 @@ def test_queues_are_paused_drained_and_resumed(lake: SmallLake, arctic: Command)
     assert resumed.out == "compaction queue default takes tasks, and workers claim them\n"
     arctic("compaction", "queues", "update", "default", "--execution-timeout", "30m")
     assert listed(arctic)["default"]["execution_timeout_seconds"] == 1800
+
+
+def test_a_queue_that_is_closed_or_has_used_its_budget_says_so(
+    lake: SmallLake, arctic: Command
+) -> None:
+    """In its list, in what waits, and when a person wants to merge in it; then it goes on."""
+    lake.table("lake.flights", 3)
+    lake.tick()
+    closed = (utc_now() - timedelta(days=2)).strftime("%a").lower()
+    hours = f"00:00-24:00 UTC {closed}"
+    result = arctic(
+        *("compaction", "queues", "update", "default", "--hours", hours, "--budget", "0.5")
+    )
+    assert f"hours {hours}, budget 0.5 tasks at once" in result.out
+    queue = listed(arctic)["default"]
+    assert (queue["hours"], queue["budget"]) == (hours, 0.5)
+    assert queue["held"].startswith("its hours begin at ")
+    assert queue["held"] in " ".join(arctic("compaction", "queues", "list").out.split())
+    explained = " ".join(arctic("compaction", "explain", "lake.flights").out.split())
+    assert f"default waits: {queue['held']}" in explained
+    (waits,) = json.loads(arctic("waiting", "--json").out)["waits"]
+    assert (waits["cause"], waits["until"]["event"]) == ("worker:default", "claim")
+    assert queue["held"] in waits["reason"]
+    with pytest.raises(AssertionError):
+        lake.claim()
+    # Nine seconds are saved, and an attempt counts sixty.
+    arctic("compaction", "queues", "update", "default", "--hours", "always", "--budget", "0.01")
+    assert lake.claim()
+    held = listed(arctic)["default"]["held"]
+    assert held.startswith("its budget of 0.01 tasks at once is used up until about ")
+    arctic("compaction", "queues", "update", "default", "--budget", "0")
+    assert listed(arctic)["default"]["held"] is None

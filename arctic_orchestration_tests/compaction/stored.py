@@ -57,7 +57,8 @@ def cleared(tx: sa.Connection) -> None:
     for table in (compaction_partitions, compaction_tables, compaction_workers, compaction_records):
         tx.execute(sa.delete(table))
     tx.execute(sa.delete(compaction_queues).where(compaction_queues.c.name != "default"))
-    tx.execute(sa.update(compaction_queues).values(capacity=1000, level=0, share=1, max_workers=1))
+    values = {"capacity": 1000, "level": 0, "share": 1, "max_workers": 1}
+    tx.execute(sa.update(compaction_queues).values(hours="always", budget=0, **values))
 
 
 def seen(

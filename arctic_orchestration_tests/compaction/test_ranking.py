@@ -18,6 +18,7 @@ from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.ranking import (
     SECONDS_PER_LEVEL,
     benefit_of,
+    decoded_bytes,
     overtaken_until,
     rank_of,
     waits_at_most,
@@ -51,6 +52,18 @@ def test_the_benefit_is_small_files_per_mebibyte_brought_below_one() -> None:
     assert benefit_of(2, 32 * MIB) == pytest.approx(1 / 17, abs=1e-6)
     assert benefit_of(0, MIB) == 0
     assert benefit_of(1, 0) < 1
+
+
+def test_cpu_time_counts_not_bytes() -> None:
+    """Copied row groups cost an eighth; deletes, small files and a file alone are decoded."""
+    assert decoded_bytes(2, False, 32 * MIB) == 4 * MIB
+    assert decoded_bytes(2, True, 32 * MIB) == 32 * MIB
+    assert decoded_bytes(1, False, 32 * MIB) == 32 * MIB
+    assert decoded_bytes(33, False, 32_999_999) == 32_999_999
+    assert decoded_bytes(33, False, 33_000_000) == 4_125_000
+    # Two files of 16 MiB, without deletes and with one.
+    assert benefit_of(2, 4 * MIB) == pytest.approx(1 / 3, abs=1e-6)
+    assert benefit_of(2, 32 * MIB) == pytest.approx(1 / 17, abs=1e-6)
 
 
 def test_a_rank_is_the_age_less_level_and_benefit() -> None:

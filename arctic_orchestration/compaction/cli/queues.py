@@ -1,7 +1,7 @@
 """``arctic compaction queues``: the queues in which merge tasks wait for workers."""
 
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,6 +10,7 @@ from arctic_orchestration.compaction import control
 from arctic_orchestration.compaction.cli.context import opened_compaction, positive_duration
 from arctic_orchestration.compaction.queue import queues
 from arctic_orchestration.compaction.queue.queues import (
+    ALWAYS,
     CAPACITY,
     CompactionQueue,
     QueueCounts,
@@ -32,6 +33,8 @@ _CAPACITY = "How many live tasks it takes; a table that finds no room stays due.
 _LEVEL = "Of two queues that have had their shares alike, the higher level goes first."
 _SHARE = "Workers that serve several queues divide themselves by it."
 _TIMEOUT = "How long an attempt at a task may take: 2h. Then it counts as lost."
+_HOURS = "When workers claim: '22:00-06:00 Europe/Berlin mon,tue', or always."
+_BUDGET = "How many of its tasks are merged at once at most, on average; 0: any number."
 _MAX_WORKERS = "How many worker runs are requested for it at once; 0: people start its workers."
 
 
@@ -75,6 +78,8 @@ def add(
     share: Annotated[int, typer.Option(help=_SHARE)] = 1,
     max_workers: Annotated[int, typer.Option("--max-workers", help=_MAX_WORKERS)] = 1,
     execution_timeout: Annotated[str, typer.Option(help=_TIMEOUT)] = "2h",
+    hours: Annotated[str, typer.Option(help=_HOURS)] = ALWAYS,
+    budget: Annotated[float, typer.Option(help=_BUDGET)] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Add a queue.
@@ -88,6 +93,8 @@ def add(
         share=share,
         max_workers=max_workers,
         execution_timeout_seconds=_timeout(execution_timeout),
+        hours=hours,
+        budget=budget,
     )
     with opened_compaction(makes=True) as state, state.database.begin() as tx:
         queues.add_queue(tx, queue, utc_now())
@@ -104,26 +111,31 @@ def update(
     share: Annotated[int | None, typer.Option(help=_SHARE)] = None,
     max_workers: Annotated[int | None, typer.Option("--max-workers", help=_MAX_WORKERS)] = None,
     execution_timeout: Annotated[str | None, typer.Option(help=_TIMEOUT)] = None,
+    hours: Annotated[str | None, typer.Option(help=_HOURS)] = None,
+    budget: Annotated[float | None, typer.Option(help=_BUDGET)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change a queue; a smaller capacity removes no task."""
-    seconds = None if execution_timeout is None else _timeout(execution_timeout)
-    if capacity is level is share is max_workers is seconds is None:
+    given = {
+        "capacity": capacity,
+        "level": level,
+        "share": share,
+        "max_workers": max_workers,
+        "execution_timeout_seconds": None
+        if execution_timeout is None
+        else _timeout(execution_timeout),
+        "hours": hours,
+        "budget": budget,
+    }
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if not changes:
         expected = (
-            "one of --capacity, --level, --share, --max-workers, --execution-timeout; "
-            "nothing was changed"
+            "one of --capacity, --level, --share, --max-workers, --execution-timeout, --hours, "
+            "--budget; nothing was changed"
         )
         raise InvalidInput("options", None, expected)
     with opened_compaction() as state, state.database.begin() as tx:
-        queue = queues.update_queue(
-            tx,
-            name,
-            capacity=capacity,
-            level=level,
-            share=share,
-            max_workers=max_workers,
-            execution_timeout_seconds=seconds,
-        )
+        queue = queues.update_queue(tx, name, **changes)
         details = QueueDefinitionDocument.from_record(queue).to_json()
         audit.record(tx, state.actor, "compaction", "queues update", name, **details)
     _print_done(queue, "is changed", as_json)
@@ -192,14 +204,21 @@ def _print_done(queue: CompactionQueue, done: str, as_json: bool) -> None:
         f"compaction queue {escape(queue.name)} {done}: capacity {queue.capacity}, "
         f"level {queue.level}, share {queue.share}, "
         f"at most {counted(queue.max_workers, 'worker')} requested, execution timeout "
-        f"{format_duration(timedelta(seconds=queue.execution_timeout_seconds))}"
+        f"{format_duration(timedelta(seconds=queue.execution_timeout_seconds))}{_limits(queue)}"
     )
+
+
+def _limits(queue: CompactionQueue) -> str:
+    hours = "" if queue.hours == ALWAYS else f", hours {queue.hours}"
+    return hours + (f", budget {queue.budget:g} tasks at once" if queue.budget else "")
 
 
 def _trouble(one: QueueCounts, workers: list[Worker]) -> str:
     parts = []
     if one.queue.state is QueueState.PAUSED:
         parts.append("paused: no worker claims its tasks")
+    elif one.held is not None:
+        parts.append(one.held)
     if one.queue.state is QueueState.DRAINING:
         parts.append("draining: it takes no new tasks")
     elif not one.room:

@@ -13,10 +13,8 @@ from arctic_orchestration.compaction.cli.plan import ForceOption, offer_json, of
 from arctic_orchestration.compaction.cli.records import print_records
 from arctic_orchestration.compaction.cli.spark import ConfOption, LakeSpark
 from arctic_orchestration.compaction.planning.policy import Policy
-from arctic_orchestration.compaction.views.documents import (
-    CompactionRecordDocument,
-    CompactionTaskDocument,
-)
+from arctic_orchestration.compaction.views.documents import CompactionRecordDocument
+from arctic_orchestration.compaction.views.task_documents import CompactionTaskDocument
 from arctic_orchestration.console.display import console, counted, print_json
 from arctic_orchestration.console.signals import on_stop_signal
 from arctic_orchestration.console.state import JsonOption

@@ -19,7 +19,10 @@ from arctic_orchestration.compaction.queue.task import (
     Task,
     TaskState,
 )
-from arctic_orchestration.compaction.views.documents import CompactionTaskDocument, task_details
+from arctic_orchestration.compaction.views.task_documents import (
+    CompactionTaskDocument,
+    task_details,
+)
 from arctic_orchestration.compaction.views.tasks import list_tasks, parse_states, tasks_by_state
 from arctic_orchestration.compaction.work import attempt_lookup
 from arctic_orchestration.console.display import (

@@ -13,6 +13,7 @@ import dagster as dg
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.queue.budget import held_queues
 from arctic_orchestration.compaction.queue.queues import CompactionQueue, QueueState
 from arctic_orchestration.compaction.work import workers
 from arctic_orchestration.dagster_internals import FINISHED_STATUSES
@@ -58,16 +59,20 @@ class Wanted:
 def work_of(tx: sa.Connection) -> Mapping[str, Work]:
     """Returns the work of each queue, in the order of the queues."""
     task = compaction_tasks.c
-    ready = is_planned | (is_failed & (task.not_before <= database_time(tx)))
+    now = database_time(tx)
+    ready = is_planned | (is_failed & (task.not_before <= now))
     counts: list[Counter[str]] = []
     for condition in (ready, is_claimed):
         query = sa.select(task.queue, sa.func.count()).where(condition).group_by(task.queue)
         counts.append(Counter({row.queue: row[1] for row in tx.execute(query)}))
     claimable, claimed = counts
+    held = held_queues(tx, now)
     return {
         queue.name: Work(
             queue=queue,
-            claimable=0 if queue.state is QueueState.PAUSED else claimable[queue.name],
+            claimable=0
+            if queue.state is QueueState.PAUSED or queue.name in held
+            else claimable[queue.name],
             claimed=claimed[queue.name],
         )
         for queue in queues.queues(tx)
@@ -86,7 +91,7 @@ def wanted_runs(
     A queue needs as many workers as its tasks, at most ``max_workers``; workers that people have
     started count, and runs from their request on. After failed runs it pauses.
 
-    Cost: three statements in the state database; in Dagster's storage none when nothing is
+    Cost: a few statements in the state database; in Dagster's storage none when nothing is
     claimable, else two and one for each queue with work.
 
     Errors:

@@ -127,7 +127,11 @@ def _partitions(
 
 
 def _wanted(task: PlannedTask) -> tuple[float, str, str]:
-    return (-benefit_of(task.small_files, task.bytes), task.partition, task.group.files[0].path)
+    return (
+        -benefit_of(task.small_files, task.decoded_bytes),
+        task.partition,
+        task.group.files[0].path,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

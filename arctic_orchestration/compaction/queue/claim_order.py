@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.budget import held_queues
 from arctic_orchestration.compaction.queue.queues import QueueState
 from arctic_orchestration.compaction.queue.task import TASK_COLUMNS, TaskState
 from arctic_orchestration.state import dialect
@@ -46,7 +47,7 @@ _CLAIMABLE = sa.union_all(
 
 
 def first_claimable(
-    tx: sa.Connection, queues: Sequence[str], table: str | None
+    tx: sa.Connection, queues: Sequence[str], table: str | None, now: datetime
 ) -> Mapping[Any, Any] | None:
     """Locks the row of the next task, and returns it with its group of files.
 
@@ -54,12 +55,16 @@ def first_claimable(
         tx: the transaction.
         queues: their names; empty: all queues.
         table: only of this table; none: of any.
+        now: the moment.
 
     Returns:
         none: nothing is claimable that no other worker is about to claim.
     """
     first = FIRST if table is None else FIRST.where(compaction_tasks.c.table_name == table)
+    held = held_queues(tx, now)
     for queue in _by_share(tx, queues):
+        if queue in held:
+            continue
         row = tx.execute(first, {"of_queue": queue}).mappings().one_or_none()
         if row is not None:
             return row
@@ -67,10 +72,12 @@ def first_claimable(
 
 
 def claimable(tx: sa.Connection, now: datetime) -> Counter[str]:
-    """Counts the tasks that workers may claim now, by queue; one statement, for frequent use."""
+    """Counts the tasks that workers may claim now, by queue; two statements, for frequent use."""
     counts: Counter[str] = Counter()
     for name, number in tx.execute(_CLAIMABLE, {"now": now}):
         counts[name] += number
+    for name in held_queues(tx, now):
+        del counts[name]
     return counts
 
 

@@ -161,7 +161,7 @@ class _Ranks:
             waiting_since,
             self.table.level if level is None else level,
             task.small_files,
-            task.bytes,
+            task.decoded_bytes,
             self.seconds_per_level,
             place=place,
         )

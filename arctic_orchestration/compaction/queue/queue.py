@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from arctic_orchestration.compaction.queue.task import WAITING, TaskState
 
+#: the hours of a queue that never closes
+ALWAYS = "always"
 #: of the queue ``default``, and the default of an added queue
 CAPACITY = 1000
 EXECUTION_TIMEOUT_SECONDS = 2 * 60 * 60
@@ -37,6 +39,10 @@ class CompactionQueue:
     max_workers: int = 1
     #: the time limit of an attempt; then it counts as lost, even if its worker is alive
     execution_timeout_seconds: int = EXECUTION_TIMEOUT_SECONDS
+    #: when workers claim its tasks: ``22:00-06:00 Europe/Berlin mon,tue``, or ``always``
+    hours: str = ALWAYS
+    #: how many of its tasks are merged at once at most, on average; 0: any number
+    budget: float = 0.0
     state: QueueState = QueueState.OPEN
 
 
@@ -45,6 +51,8 @@ class QueueCounts:
     """The tasks of a queue by state, and its tables."""
 
     queue: CompactionQueue
+    #: why nothing of it is claimed now, because of its hours or budget; none: nothing is held
+    held: str | None
     states: Mapping[TaskState, int]
     tables: int
 

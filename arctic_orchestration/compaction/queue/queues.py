@@ -15,7 +15,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.budget import held_queues, hours_window
 from arctic_orchestration.compaction.queue.queue import (
+    ALWAYS,
     CAPACITY,
     CompactionQueue,
     QueueCounts,
@@ -33,7 +35,7 @@ from arctic_orchestration.state.compaction_tables import (
     is_waiting,
 )
 
-__all__ = ["CAPACITY", "CompactionQueue", "QueueCounts", "QueueState"]
+__all__ = ["ALWAYS", "CAPACITY", "CompactionQueue", "QueueCounts", "QueueState"]
 
 DEFAULT = "default"
 #: the range of levels, in both directions
@@ -70,12 +72,14 @@ def update_queue(
     share: int | None = None,
     max_workers: int | None = None,
     execution_timeout_seconds: int | None = None,
+    hours: str | None = None,
+    budget: float | None = None,
 ) -> CompactionQueue:
     """Changes the given settings. A capacity below the present number of tasks removes none.
 
     Errors:
         NotFound: no such queue; lists the existing ones.
-        InvalidInput: a number is out of range; nothing is changed.
+        InvalidInput: a number is out of range, or the hours are none; nothing is changed.
     """
     given = {
         "capacity": capacity,
@@ -83,6 +87,8 @@ def update_queue(
         "share": share,
         "max_workers": max_workers,
         "execution_timeout_seconds": execution_timeout_seconds,
+        "hours": hours,
+        "budget": budget,
     }
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     queue = replace(lock_queue(tx, name), **changes)
@@ -175,9 +181,13 @@ def counted(tx: sa.Connection) -> list[QueueCounts]:
         compaction_tables.c.queue
     )
     tables: dict[str, int] = {row[0]: row[1] for row in tx.execute(query)}
+    held = held_queues(tx, dialect.database_time(tx))
     return [
         QueueCounts(
-            queue=queue, states=states.get(queue.name, {}), tables=tables.get(queue.name, 0)
+            queue=queue,
+            held=held[queue.name].reason if queue.name in held else None,
+            states=states.get(queue.name, {}),
+            tables=tables.get(queue.name, 0),
         )
         for queue in queues(tx)
     ]
@@ -368,3 +378,6 @@ def _check(queue: CompactionQueue) -> None:
         value = getattr(queue, name)
         if type(value) is not int or not least <= value <= most:
             raise InvalidInput(name, value, f"a whole number, {least} to {most}")
+    if type(queue.budget) not in (int, float) or not 0 <= queue.budget <= _LARGEST:
+        raise InvalidInput("budget", queue.budget, f"a number, 0 (no limit) to {_LARGEST}")
+    hours_window(queue.hours)

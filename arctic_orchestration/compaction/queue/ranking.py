@@ -5,9 +5,10 @@ waited since ``w``, of a table of level ``l`` and with benefit ``b`` and place `
 ``w - (l + (b - p) / 2) * S``, with ``S`` seconds a level. The level dominates, since benefit and
 place together make less than one level; and a wait of ``S`` seconds counts as much as one level.
 
-The *benefit* is the number of small files removed for each rewritten byte, mapped to [0, 1): with
-``x`` small files per MiB it is ``x / (1 + x)``. Sixteen files of 64 KiB (``x = 16``) have 0.94, two
-of 16 MiB (``x = 1/16``) 0.06, a group without small files 0.
+The *benefit* is the number of small files removed for the CPU time that it takes, mapped to [0, 1):
+with ``x`` small files for each decoded MiB it is ``x / (1 + x)``. Sixteen files of 64 KiB
+(``x = 16``) have 0.94, two of 16 MiB that are decoded (``x = 1/16``) 0.06, and a third if their row
+groups are copied; a group without small files has 0. See :func:`decoded_bytes`.
 
 The *place* makes the tables of a queue take turns. A task that was offered when ``n`` tasks of its
 table were live or offered before it has the place ``n / (n + 8)``, in [0, 1): the first task of a
@@ -46,6 +47,10 @@ SECONDS_PER_LEVEL = 3600
 #: the number of earlier tasks of its table whose place costs as much as half the best benefit
 _TURNS = 8
 _MIB = 1024 * 1024
+#: how many bytes are copied in the CPU time in which one is decoded: 7.6 and 21 in BENCHMARKS.md
+_COPIED_FOR_ONE = 8
+#: smaller files have row groups that are too small to be copied
+_SMALLEST_COPIED = 1_000_000
 _SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -54,7 +59,7 @@ def rank_of(
     waiting_since: datetime,
     level: int,
     small_files: int,
-    bytes: int,
+    decoded: int,
     seconds_per_level: int = SECONDS_PER_LEVEL,
     *,
     place: int = 0,
@@ -65,7 +70,7 @@ def rank_of(
         waiting_since: when its files began to wait.
         level: of its table; more is earlier.
         small_files: how many small files its commit removes.
-        bytes: how many bytes it reads for that.
+        decoded: how much CPU time that takes, as :func:`decoded_bytes`.
         seconds_per_level: the wait that counts as one level.
         place: how many tasks of its table were live or offered before it.
     """
@@ -73,12 +78,27 @@ def rank_of(
     whole = seconds_per_level * _SECOND
     half = whole // 2
     turn = half * place // (place + _TURNS)
-    return age - level * whole - _benefit_in(half, small_files, bytes) + turn
+    return age - level * whole - _benefit_in(half, small_files, decoded) + turn
 
 
-def benefit_of(small_files: int, bytes: int) -> float:
-    """Returns the small files removed per byte rewritten, in [0, 1)."""
-    return _benefit_in(_SECOND, small_files, bytes) / _SECOND
+def benefit_of(small_files: int, decoded: int) -> float:
+    """Returns the small files removed for the CPU time of so many decoded bytes, in [0, 1)."""
+    return _benefit_in(_SECOND, small_files, decoded) / _SECOND
+
+
+def decoded_bytes(files: int, has_deletes: bool, bytes: int) -> int:
+    """Returns how many bytes are decoded in the CPU time that a merge probably takes.
+
+    It is a guess before the files are opened: whether their row groups will be copied depends on
+    their footers, too, and on the table's sort order.
+
+    Args:
+        files: the number of data files.
+        has_deletes: whether delete files apply to any of them.
+        bytes: how many bytes it reads.
+    """
+    is_copied = files > 1 and not has_deletes and bytes >= files * _SMALLEST_COPIED
+    return bytes // _COPIED_FOR_ONE if is_copied else bytes
 
 
 def overtaken_until(
@@ -118,7 +138,7 @@ def waits_at_most(
     return timedelta(seconds=levels * seconds_per_level) + rounds * longest
 
 
-def _benefit_in(whole: int, small_files: int, bytes: int) -> int:
+def _benefit_in(whole: int, small_files: int, decoded: int) -> int:
     """Returns the benefit as a part of ``whole``, always less than that."""
     weight = small_files * _MIB
-    return whole * weight // (max(bytes, 1) + weight)
+    return whole * weight // (max(decoded, 1) + weight)

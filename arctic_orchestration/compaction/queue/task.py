@@ -24,6 +24,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from arctic_orchestration.compaction.queue.ranking import decoded_bytes
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.lake.file_groups import FileGroup
 
@@ -122,6 +123,12 @@ class PlannedTask:
         return tuple(file.path for file in self.group.files)
 
     @property
+    def decoded_bytes(self) -> int:
+        """The CPU time of its merge, in decoded bytes: see ``ranking``."""
+        files = self.group.files
+        return decoded_bytes(len(files), any(file.deletes for file in files), self.bytes)
+
+    @property
     def digest(self) -> str:
         """A digest of its data files that ignores their order and deletes."""
         return digest_of(self.paths)
@@ -174,6 +181,11 @@ class Task:
     #: whether a person requested it: automatic plans do not replace it while it waits
     forced: bool
     ended_at: datetime | None
+
+    @property
+    def decoded_bytes(self) -> int:
+        """The CPU time of its merge, in decoded bytes: see ``ranking``."""
+        return decoded_bytes(self.files, self.delete_files > 0, self.bytes)
 
     @property
     def is_live(self) -> bool:

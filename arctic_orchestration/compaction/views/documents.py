@@ -5,17 +5,16 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from arctic_orchestration.compaction.planning.table_plan import Left
 from arctic_orchestration.compaction.queue.queue import QueueCounts, QueueState
-from arctic_orchestration.compaction.queue.task import Move, Task, TaskKind, TaskState
+from arctic_orchestration.compaction.queue.task import TaskKind, TaskState
 from arctic_orchestration.compaction.views.table_details import TableDetails
 from arctic_orchestration.compaction.views.tables import TableView
-from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState
+from arctic_orchestration.compaction.views.task_documents import DataFileDocument
 from arctic_orchestration.compaction.work.workers import Order, Worker
 from arctic_orchestration.documents import At, Count, Document, source
-from arctic_orchestration.lake.file_groups import FileGroup
 
 
 class CompactionWorkerDocument(Document):
@@ -35,12 +34,18 @@ class QueueDefinitionDocument(Document):
     share: int
     max_workers: int
     execution_timeout_seconds: int
+    #: when workers claim: ``22:00-06:00 Europe/Berlin mon,tue``, or ``always``
+    hours: str
+    #: how many tasks are merged at once at most, on average; 0: any number
+    budget: float
     state: QueueState
 
 
 class CompactionQueueDocument(QueueDefinitionDocument):
     """A queue of merge tasks, with its tasks and workers."""
 
+    #: why nothing is claimed now, because of its hours or budget
+    held: str | None
     tasks: int
     room: int
     waiting: int
@@ -175,43 +180,6 @@ class CompactionTableDetails(TableDetailsDocument):
     queue: QueueOfTable
 
 
-class CompactionTaskDocument(Document):
-    """A merge task: one group of files."""
-
-    task: str = source("id")
-    table: str
-    queue: str
-    kind: TaskKind
-    state: TaskState
-    reason: str
-    state_at: At
-    partition: str
-    files: int
-    delete_files: int
-    small_files: int
-    bytes: int
-    rows: int
-    planned_because: str = source("planned_reason")
-    gain: str
-    level: int
-    waiting_since: At
-    not_before: At | None
-    attempts: int
-    max_attempts: int
-    snapshot_id: int | None
-    ended_at: At | None
-
-
-class DataFileDocument(Document):
-    """A data file that a task merges."""
-
-    path: str
-    bytes: int = source("size")
-    rows: int
-    #: how many delete files apply to it
-    deletes: Count
-
-
 class PlannedTaskDocument(Document):
     """A task that a plan has."""
 
@@ -269,69 +237,6 @@ class CompactionPlan(PlanDocument):
     table: str
 
 
-class DeleteFileDocument(Document):
-    """A delete file that applies to one of them."""
-
-    path: str
-    kind: str
-    bytes: int = source("size")
-    rows: int
-
-
-class OutputDocument(Document):
-    """A data file that an attempt wrote."""
-
-    path: str
-    bytes: int = source("size")
-    rows: int
-
-
-class AttemptDocument(Document):
-    """A worker's attempt at a task."""
-
-    attempt: str = source("id")
-    token: int
-    worker: str
-    state: AttemptState
-    reason: str
-    claimed_at: At
-    expires_at: At
-    ended_at: At | None
-    directory: str
-    location: str | None
-    cleaned_at: At | None
-    clean_trouble: str | None
-    kept_because: str | None = source("kept_reason")
-    outputs: list[OutputDocument] | None
-    rows_in: int | None
-    rows_deleted: int | None
-    rows_out: int | None
-    way: str | None
-    because: str | None
-
-
-class TaskMoveDocument(Document):
-    """A line of a task's history."""
-
-    at: At
-    # "from" is a word of Python.
-    before: TaskState | None = Field(alias="from")
-    state: TaskState
-    reason: str
-    attempt: str | None = source("attempt_id")
-
-
-class CompactionTaskDetails(CompactionTaskDocument):
-    """A merge task: its files, attempts and history."""
-
-    ahead: int | None
-    planned_from: int
-    data_files: list[DataFileDocument]
-    deletes: list[DeleteFileDocument]
-    tried: list[AttemptDocument]
-    history: list[TaskMoveDocument]
-
-
 class MergeDocument(Document):
     """A live attempt at a merge task."""
 
@@ -366,6 +271,7 @@ def queue_document(one: QueueCounts, workers: Sequence[Worker]) -> CompactionQue
     """Returns a queue with its tasks and workers."""
     return CompactionQueueDocument.from_record(
         one.queue,
+        held=one.held,
         tasks=one.live,
         room=one.room,
         waiting=one.waiting,
@@ -412,23 +318,3 @@ def details_document(details: TableDetails) -> TableDetailsDocument:
         of_table = QueueOfTable.from_record(row, workers=len(queue.workers), slots=queue.slots)
     live = sum(details.seen.tasks.values())
     return TableDetailsDocument.from_record(details, queue=of_table, live=live)
-
-
-def task_details(
-    task: Task,
-    group: FileGroup,
-    attempts: Sequence[Attempt],
-    history: Sequence[Move],
-    *,
-    ahead: int | None,
-) -> CompactionTaskDetails:
-    """Returns a task with its files, attempts and history."""
-    return CompactionTaskDetails.from_record(
-        task,
-        ahead=ahead,
-        planned_from=group.snapshot_id,
-        data_files=group.files,
-        deletes=group.delete_files,
-        tried=attempts,
-        history=history,
-    )

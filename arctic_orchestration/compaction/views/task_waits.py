@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction.queue import queues, ranking, task_store
+from arctic_orchestration.compaction.queue.budget import Held, held_queues
 from arctic_orchestration.compaction.queue.task import LIVE, Task, TaskState
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.work.attempt import Attempt
@@ -18,6 +19,7 @@ from arctic_orchestration.state.compaction_tables import (
     compaction_tables,
     compaction_tasks,
 )
+from arctic_orchestration.state.dialect import database_time
 
 #: the number of recent attempts of a queue that predict the duration of a merge
 _ATTEMPTS_READ = 1000
@@ -33,6 +35,8 @@ class QueueNow:
     highest_level: int
     #: the longest of its recent attempts; none: none has ended yet
     longest: timedelta | None
+    #: why nothing of it is claimed now; none: because of its hours or budget, nothing is held
+    held: Held | None
 
     @property
     def slots(self) -> int:
@@ -45,8 +49,9 @@ class QueueNow:
         It assumes that the present workers never pause, no merge takes longer than recent ones, and
         the queue and the levels stay unchanged.
         """
-        paused = self.queue.state is queues.QueueState.PAUSED
-        if not self.slots or self.longest is None or paused:
+        limited = self.queue.budget > 0 or self.queue.hours != queues.ALWAYS
+        limited = limited or self.queue.state is queues.QueueState.PAUSED
+        if not self.slots or self.longest is None or limited:
             return None
         return task.waiting_since + ranking.waits_at_most(
             task.level,
@@ -69,6 +74,8 @@ class Waiting:
     #: no task that is offered later precedes it; none: it does not wait for a worker
     overtaken_until: datetime | None
     claimed_by: datetime | None
+    #: why nothing of its queue is claimed now
+    held: Held | None = None
 
 
 def queue_now(tx: sa.Connection, name: str) -> QueueNow:
@@ -90,6 +97,7 @@ def queue_now(tx: sa.Connection, name: str) -> QueueNow:
         workers=live_workers(tx, name),
         highest_level=tx.execute(level).scalar() or 0,
         longest=max(took, default=None),
+        held=held_queues(tx, database_time(tx)).get(name),
     )
 
 
@@ -110,14 +118,14 @@ def wait_of(
     tx: sa.Connection, task: Task, table: CompactionTable, queue: QueueNow, now: datetime
 ) -> Waiting:
     """Returns what a live task waits for."""
-    ahead, until, by = None, None, None
+    ahead, until, by, held = None, None, None, None
     match task.state:
         case TaskState.PLANNED:
             ahead = task_store.ahead_of(tx, task)
             until = ranking.overtaken_until(
                 task.waiting_since, task.level, max(queue.highest_level, task.level)
             )
-            by = queue.claimed_by(task)
+            by, held = queue.claimed_by(task), queue.held
             text = _planned_text(task, queue, ahead, until, by, now)
         case TaskState.FAILED:
             text = task.reason
@@ -125,7 +133,9 @@ def wait_of(
             text = _claimed_text(attempts_of(tx, task.id)[-1], task, now)
         case _:
             text = f"merged {span(task.state_at, now)} ago; {commit_text(table, now)}"
-    return Waiting(task=task, ahead=ahead, text=text, overtaken_until=until, claimed_by=by)
+    return Waiting(
+        task=task, ahead=ahead, text=text, overtaken_until=until, claimed_by=by, held=held
+    )
 
 
 def commit_text(table: CompactionTable, now: datetime) -> str:
@@ -151,6 +161,8 @@ def _planned_text(
     ]
     if queue.queue.state is queues.QueueState.PAUSED:
         parts.append(f"{name} is paused: arctic compaction queues resume {name}")
+    elif queue.held is not None:
+        parts.append(f"{name} waits: {queue.held.reason}")
     if until > now:
         parts.append(f"after {format_moment(until)} nothing new goes before it")
     else:

@@ -108,6 +108,9 @@ def _of_task(waiting: Waiting, row: WaitRow) -> Details:
     if cause == "paused":
         held = (Holder(kind="pause", id=task.queue, text=f"{task.queue} is paused"),)
         actions = (command("compaction", "queues", "resume", task.queue), *actions)
+    elif waiting.held is not None:
+        held = (Holder(kind="queue", id=task.queue, text=f"{task.queue}: {waiting.held.reason}"),)
+        until = Until(certainty=Certainty.FORECAST, at=waiting.held.until, event="claim")
     elif waiting.claimed_by is not None:
         until = Until(certainty=Certainty.FORECAST, at=waiting.claimed_by, event="claim")
     elif task.state is TaskState.FAILED and task.not_before is not None:

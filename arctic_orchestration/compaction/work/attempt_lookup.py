@@ -1,10 +1,13 @@
 """Look-ups of attempts: of a task, of a worker, by id, by the key of a claim."""
 
+from datetime import datetime, timedelta
+
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction.queue import task_store
-from arctic_orchestration.compaction.work.attempt import Attempt, Claim
+from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState, Claim
 from arctic_orchestration.errors import NotFound
+from arctic_orchestration.quantities import format_duration, format_moment
 from arctic_orchestration.state.compaction_tables import attempt_is_live, compaction_attempts
 
 
@@ -59,3 +62,18 @@ def claim_of(tx: sa.Connection, attempt: Attempt) -> Claim:
         expires_at=attempt.expires_at,
         directory=attempt.directory,
     )
+
+
+def why_refused(tx: sa.Connection, attempt_id: str, token: int, now: datetime) -> str:
+    """Returns why a report of an attempt is not accepted."""
+    query = sa.select(compaction_attempts).where(compaction_attempts.c.id == attempt_id)
+    row = tx.execute(query).one_or_none()
+    if row is None:
+        return f"there is no attempt {attempt_id}"
+    whole = f"attempt {attempt_id} of compaction task {row.task_id}"
+    if row.token != token:
+        return f"{whole} has another token than {token}"
+    if row.state != AttemptState.LIVE:
+        return f"{whole} is {row.state} since {format_moment(row.ended_at)}: {row.reason}"
+    late = format_duration(timedelta(seconds=max(int((now - row.expires_at).total_seconds()), 0)))
+    return f"{whole} has lost its lease: it was over {late} ago, and the attempt counts as lost"

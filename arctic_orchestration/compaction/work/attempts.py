@@ -24,6 +24,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.queue import backoff, task_store
+from arctic_orchestration.compaction.queue.budget import spend
 from arctic_orchestration.compaction.queue.claim_order import first_claimable, plan_again
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.work.attempt import (
@@ -34,11 +35,12 @@ from arctic_orchestration.compaction.work.attempt import (
     Output,
     directory_name,
 )
+from arctic_orchestration.compaction.work.attempt_lookup import why_refused
 from arctic_orchestration.compaction.work.expired_attempts import overdue_attempts
 from arctic_orchestration.errors import InvalidInput, Refused
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.file_groups import FileGroup
-from arctic_orchestration.quantities import format_duration, format_moment
+from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.state.compaction_tables import attempt_is_live, compaction_attempts
 from arctic_orchestration.state.dialect import database_time
 
@@ -84,7 +86,7 @@ def claim(
     """
     now = time(tx)
     plan_again(tx, now)
-    row = first_claimable(tx, queues, table)
+    row = first_claimable(tx, queues, table, now)
     if row is None:
         return None
     task = Task.from_row(row)
@@ -204,7 +206,7 @@ def merged(
         raise InvalidInput("rows_out", rows_out, f"{rows_in} - {rows_deleted} rows")
     files = [{"path": one.path, "size": one.size, "rows": one.rows} for one in outputs]
     now = time(tx)
-    task = _end(
+    task, lasted = _end(
         tx, attempt_id, token, AttemptState.MERGED, because, now,
         outputs=json.dumps(files), rows_in=rows_in, rows_deleted=rows_deleted,
         rows_out=rows_out, way=way, because=because, sort_order_id=sort_order_id,
@@ -213,6 +215,7 @@ def merged(
     task_store.move(
         tx, [(task.id, TaskState.CLAIMED)], TaskState.MERGED, reason, now, attempt_id=attempt_id
     )
+    spend(tx, {task.queue: [lasted]}, now)
 
 
 def failed(
@@ -246,11 +249,12 @@ def failed(
     """
     _lock_table_of(tx, attempt_id)
     now = time(tx)
-    task = _end(tx, attempt_id, token, AttemptState.FAILED, reason, now, over_at=now)
+    task, lasted = _end(tx, attempt_id, token, AttemptState.FAILED, reason, now, over_at=now)
     if final or bad_files or task.attempts >= task.max_attempts:
         _quarantine(tx, task, reason, now, attempt_id)
         if final:
             tables.rest(tx, task.table, f"task {task.id} is in quarantine: {reason}", now)
+        spend(tx, {task.queue: [lasted]}, now)
         return TaskState.QUARANTINED
     again = now + timedelta(seconds=task.retry_seconds)
     text = (
@@ -261,6 +265,7 @@ def failed(
         tx, [(task.id, TaskState.CLAIMED)], TaskState.FAILED, text, now, attempt_id=attempt_id,
         values={"not_before": again, "attempt_id": None},
     )  # fmt: skip
+    spend(tx, {task.queue: [lasted]}, now)
     return TaskState.FAILED
 
 
@@ -280,11 +285,12 @@ def release(
     # Keeps the table, and the task with it, from moving to another queue meanwhile.
     _lock_table_of(tx, attempt_id)
     now = time(tx)
-    task = _end(tx, attempt_id, token, AttemptState.RELEASED, reason, now, over_at=now)
+    task, lasted = _end(tx, attempt_id, token, AttemptState.RELEASED, reason, now, over_at=now)
     task_store.move(
         tx, [(task.id, TaskState.CLAIMED)], TaskState.PLANNED, f"given back: {reason}", now,
         attempt_id=attempt_id, values={"attempts": task.attempts - 1, "attempt_id": None},
     )  # fmt: skip
+    spend(tx, {task.queue: [lasted]}, now)
 
 
 def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
@@ -297,6 +303,7 @@ def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
         the number of lost attempts.
     """
     now, lost = time(tx), 0
+    lasted: dict[str, list[timedelta]] = {}
     col = compaction_attempts.c
     for one in overdue_attempts(tx, now):
         tables.lock_table(tx, one.table)
@@ -309,13 +316,14 @@ def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
                 ended_at=now,
                 over_at=now,
             )
-            .returning(col.task_id)
-        ).scalar()
+            .returning(col.task_id, col.claimed_at)
+        ).one_or_none()
         if taken is None:
             # It was renewed, or another process expired it first.
             continue
         lost += 1
-        task = task_store.task_by_id(tx, taken)
+        task = task_store.task_by_id(tx, taken.task_id)
+        lasted.setdefault(task.queue, []).append(now - taken.claimed_at)
         text = (
             f"attempt {task.attempts} of {task.max_attempts} was lost: "
             f"worker {one.worker} {one.worker_state}"
@@ -327,6 +335,7 @@ def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
             tx, [(task.id, TaskState.CLAIMED)], TaskState.PLANNED, text, now, attempt_id=one.id,
             values={"attempt_id": None},
         )  # fmt: skip
+    spend(tx, lasted, now)
     return lost
 
 
@@ -344,39 +353,25 @@ def _end(
     reason: str,
     now: datetime,
     **values: Any,
-) -> Task:
+) -> tuple[Task, timedelta]:
     """Accepts the last report of an attempt.
 
     Returns:
-        its task, not moved yet.
+        its task, not moved yet, and how long the attempt lasted.
 
     Errors:
         Refused: it is not the live attempt, or its lease is over.
     """
     col = compaction_attempts.c
-    task_id = tx.execute(
+    row = tx.execute(
         sa.update(compaction_attempts)
         .where(*_held(attempt_id, token, now))
         .values(state=state.value, reason=reason, ended_at=now, **values)
-        .returning(col.task_id)
-    ).scalar()
-    if task_id is None:
-        raise Refused(_why_refused(tx, attempt_id, token, now))
-    return task_store.task_by_id(tx, task_id)
-
-
-def _why_refused(tx: sa.Connection, attempt_id: str, token: int, now: datetime) -> str:
-    query = sa.select(compaction_attempts).where(compaction_attempts.c.id == attempt_id)
-    row = tx.execute(query).one_or_none()
+        .returning(col.task_id, col.claimed_at)
+    ).one_or_none()
     if row is None:
-        return f"there is no attempt {attempt_id}"
-    whole = f"attempt {attempt_id} of compaction task {row.task_id}"
-    if row.token != token:
-        return f"{whole} has another token than {token}"
-    if row.state != AttemptState.LIVE:
-        return f"{whole} is {row.state} since {format_moment(row.ended_at)}: {row.reason}"
-    late = format_duration(timedelta(seconds=max(int((now - row.expires_at).total_seconds()), 0)))
-    return f"{whole} has lost its lease: it was over {late} ago, and the attempt counts as lost"
+        raise Refused(why_refused(tx, attempt_id, token, now))
+    return task_store.task_by_id(tx, row.task_id), now - row.claimed_at
 
 
 def _lock_table_of(tx: sa.Connection, attempt_id: str) -> None:

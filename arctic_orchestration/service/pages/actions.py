@@ -13,11 +13,8 @@ from typing import Annotated, Any
 from anyio import from_thread
 from fastapi import APIRouter, Depends, Request, Response
 
-from arctic_orchestration.compaction.views.documents import (
-    CompactionQueueDocument,
-    CompactionTaskDocument,
-    WorkerDocument,
-)
+from arctic_orchestration.compaction.views.documents import CompactionQueueDocument, WorkerDocument
+from arctic_orchestration.compaction.views.task_documents import CompactionTaskDocument
 from arctic_orchestration.consumers.views.consumers import ConsumerDetails
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import counted

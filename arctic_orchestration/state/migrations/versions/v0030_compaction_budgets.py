@@ -1,0 +1,29 @@
+"""The hours and the budgets of compaction queues."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from arctic_orchestration.state.dialect import UtcTime
+
+revision = "0030"
+down_revision = "0029"
+
+
+def upgrade() -> None:
+    with op.batch_alter_table("arctic_compaction_queues", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("hours", sa.Text(), server_default="always", nullable=False))
+        batch_op.add_column(sa.Column("budget", sa.Float(), server_default="0", nullable=False))
+    op.create_table(
+        "arctic_compaction_budgets",
+        sa.Column("queue", sa.Text(), nullable=False),
+        sa.Column("spent_seconds", sa.Float(), nullable=True),
+        sa.Column("spent_at", UtcTime(), nullable=True),
+        sa.Column("mean_seconds", sa.Float(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["queue"],
+            ["arctic_compaction_queues.name"],
+            name=op.f("fk_arctic_compaction_budgets_queue"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("queue", name=op.f("pk_arctic_compaction_budgets")),
+    )
