@@ -80,6 +80,7 @@ class Day:
         return used / (SLOTS * (end - begin))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("seed", range(10) if os.environ.get("ARCTIC_PROOF") == "full" else [1])
 def test_a_budget_and_hours_hold_over_a_day(database: Database, seed: int) -> None:
     """A fifth of the cluster, within 2 % of it; nothing is claimed while it is closed."""

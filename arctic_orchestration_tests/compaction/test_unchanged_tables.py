@@ -140,6 +140,7 @@ def _create(lake: Lake, name: str) -> None:
     lake.table(name, files=1, attempts="2", minor__min_files="3")
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("seed", range(10) if os.environ.get("ARCTIC_PROOF") == "full" else [1])
 def test_a_planner_that_is_told_plans_the_same(sides: tuple[Side, Side], seed: int) -> None:
     """Whatever happens to tables, tasks, queues and planners, and however time passes."""
