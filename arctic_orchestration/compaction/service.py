@@ -5,7 +5,7 @@ Several processes may do so at once: each step locks or leases what it works on.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pyiceberg.catalog import Catalog
@@ -15,6 +15,7 @@ from arctic_orchestration.compaction.commit.cleaner import CleaningCounts, clean
 from arctic_orchestration.compaction.commit.committer import CommitCounts, Committer
 from arctic_orchestration.compaction.commit.orphaned_outputs import GRACE
 from arctic_orchestration.compaction.commit.records import RETENTION, SHORTEST_RETENTION
+from arctic_orchestration.compaction.maintenance import Maintenance, MaintenanceCounts
 from arctic_orchestration.compaction.planning.catalog_planner import Planner, PlanningCounts
 from arctic_orchestration.compaction.planning.observer import Observer
 from arctic_orchestration.compaction.planning.scope import EVERYTHING, Mode, Scope
@@ -36,6 +37,7 @@ class CompactionCounts:
     committed: CommitCounts
     planned: PlanningCounts
     cleaned: CleaningCounts
+    maintenance: MaintenanceCounts
 
 
 class CompactionService:
@@ -73,6 +75,7 @@ class CompactionService:
         self._planner = Planner(database, catalog, selects=scope.covers, pool=pool)
         self._committer = Committer(database, catalog, pool=pool)
         self._cleaning: TableJobs[CleaningCounts] = TableJobs(pool)
+        self._maintenance = Maintenance(database, catalog, selects=scope.covers, pool=pool)
         self._retention = retention
         self._grace = grace
         self._kept_house_at: float | None = None
@@ -98,22 +101,28 @@ class CompactionService:
                 committed=CommitCounts(),
                 planned=self._observer.tick(now),
                 cleaned=CleaningCounts(),
+                maintenance=MaintenanceCounts(),
             )
         with self._database.begin() as tx:
             lost = attempts.expire(tx)
         # Merged tasks first: a plan that is made afterwards sees the table as it is then.
         committed = self._committer.tick()
         planned = self._planner.tick(now)
-        return CompactionCounts(
-            lost=lost, committed=committed, planned=planned, cleaned=self._keep_house(now)
+        at, since = time.monotonic(), self._kept_house_at
+        counts = CompactionCounts(
+            lost=lost,
+            committed=committed,
+            planned=planned,
+            cleaned=CleaningCounts(),
+            maintenance=MaintenanceCounts(),
         )
+        if since is not None and at < since + _HOUSEKEEPING.total_seconds():
+            return counts
+        self._kept_house_at = at
+        cleaned = self._keep_house(now)
+        return replace(counts, cleaned=cleaned, maintenance=self._maintenance.tick(now))
 
     def _keep_house(self, now: datetime) -> CleaningCounts:
-        at = time.monotonic()
-        since = self._kept_house_at
-        if since is not None and at < since + _HOUSEKEEPING.total_seconds():
-            return CleaningCounts()
-        self._kept_house_at = at
         with self._database.begin() as tx:
             records.prune(tx, now - self._retention)
             workers.forget_silent_workers(tx)

@@ -14,6 +14,7 @@ prevents deadlocks.
 ``arctic_compaction_attempts``    each claim of a task: lease, token, outcome, outputs
 ``arctic_compaction_partitions``  when a partition was last merged, in each kind
 ``arctic_compaction_rests``       resting files, and until when they rest
+``arctic_compaction_maintenance``  the maintenance that a table requests, and the last one
 ``arctic_compaction_catalog``     one row: the catalog to which the database is bound
 ``arctic_compaction_workers``     live workers, and their last heartbeat
 ``arctic_compaction_records``     one row a commit
@@ -94,6 +95,22 @@ compaction_tables = sa.Table(
     sa.Index(None, "due_since"),
     sa.Index(None, "queue"),
     sa.Index(None, "mapped_to"),
+)
+
+compaction_maintenance = sa.Table(
+    "arctic_compaction_maintenance",
+    metadata,
+    # Only tables whose properties request it.
+    sa.Column(
+        "table_name", sa.ForeignKey(compaction_tables.c.name, ondelete="CASCADE"), primary_key=True
+    ),
+    # The age of snapshots, and of orphans, that go; null: they stay.
+    sa.Column("expire_after_seconds", sa.Float),
+    sa.Column("orphans_after_seconds", sa.Float),
+    # When it was carried out last, or would have been for the next one to be due in time.
+    sa.Column("begun_at", UtcTime),
+    # What was done, or why it failed.
+    sa.Column("result", EscapedText),
 )
 
 _live = sa.text("ended_at is null")

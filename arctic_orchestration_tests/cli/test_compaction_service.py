@@ -12,6 +12,7 @@ from arctic_orchestration.compaction.cli.serve import Service
 from arctic_orchestration.compaction.commit import records
 from arctic_orchestration.compaction.commit.cleaner import CleaningCounts
 from arctic_orchestration.compaction.commit.committer import CommitCounts
+from arctic_orchestration.compaction.maintenance import MaintenanceCounts
 from arctic_orchestration.compaction.planning.catalog_planner import PlanningCounts
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.service import CompactionCounts
@@ -103,6 +104,7 @@ class Unsteady:
             committed=CommitCounts(),
             planned=PlanningCounts(),
             cleaned=CleaningCounts(),
+            maintenance=MaintenanceCounts(),
         )
 
 

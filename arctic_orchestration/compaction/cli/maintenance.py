@@ -1,10 +1,9 @@
-"""``arctic compaction expire-snapshots`` and ``remove-orphans``: the upkeep of a table."""
+"""``arctic compaction expire-snapshots`` and ``remove-orphans``: the maintenance of a table."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import sqlalchemy as sa
 import typer
 
 from arctic_orchestration.clock import utc_now
@@ -16,15 +15,12 @@ from arctic_orchestration.compaction.cli.context import (
     positive_duration,
     working,
 )
-from arctic_orchestration.compaction.commit.orphaned_outputs import Protected, protected_paths
 from arctic_orchestration.console.display import Rows, console, counted, print_json
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.quantities import format_bytes, iso
 from arctic_orchestration.state import audit
-from arctic_orchestration.state.compaction_tables import compaction_tasks, is_live
 
 if TYPE_CHECKING:
     from arctic_orchestration.lake.upkeep.maintenance import FailedRemoval, RemovedFile
@@ -53,11 +49,12 @@ def expire_snapshots(
         raise InvalidInput("--keep-last", keep_last, "a whole number, 1 or more")
     now = utc_now()
     with opened_compaction() as state:
+        from arctic_orchestration.compaction.maintenance import Protection, planned_from
         from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots as expire
 
         loaded = state.table(table)
         with state.database.read() as tx:
-            keep = _planned_from(tx, table)
+            keep = planned_from(tx, table)
         if not dry_run:
             _audit(state, "expire-snapshots", table, older_than=older_than, keep_last=keep_last)
         with working("reading manifests"):
@@ -67,7 +64,7 @@ def expire_snapshots(
                 keep_last=keep_last,
                 dry_run=dry_run,
                 keep=keep,
-                protected=_Protection(state, table),
+                protected=Protection(state.database, table),
                 now=now,
             )
     if as_json:
@@ -106,6 +103,7 @@ def remove_orphans(
     age = positive_duration("--older-than", older_than)
     now = utc_now()
     with opened_compaction() as state:
+        from arctic_orchestration.compaction.maintenance import Protection
         from arctic_orchestration.lake.upkeep.maintenance import remove_orphans as remove
         from arctic_orchestration.lake.upkeep.orphans import SAFE_AGE
 
@@ -121,7 +119,7 @@ def remove_orphans(
                 older_than=now - age,
                 dry_run=dry_run,
                 any_age=any_age,
-                protected=_Protection(state, table),
+                protected=Protection(state.database, table),
                 now=now,
             )
     if as_json:
@@ -146,32 +144,6 @@ def _audit(state: Opened, action: str, table: str, **details: Any) -> None:
     """Records the command before it removes anything: no transaction covers both."""
     with state.database.begin() as tx:
         audit.record(tx, state.actor, "compaction", action, table, **details)
-
-
-class _Protection:
-    """The files that live tasks know, read on first use: after the files were listed.
-
-    Files that later claims write are not in the list.
-    """
-
-    def __init__(self, state: Opened, table: str) -> None:
-        self._state = state
-        self._table = table
-        self._known: Protected | None = None
-
-    def __call__(self, path: str) -> bool:
-        if self._known is None:
-            with self._state.database.read() as tx:
-                self._known = protected_paths(tx, self._table)
-        return self._known(path)
-
-
-def _planned_from(tx: sa.Connection, table: str) -> set[int]:
-    """Returns the snapshots of live tasks: their commits are checked from there to the head."""
-    query = sa.select(compaction_tasks.c.file_group).where(
-        compaction_tasks.c.table_name == table, is_live
-    )
-    return {FileGroup.from_json(text).snapshot_id for text in tx.execute(query).scalars()}
 
 
 def _orphans_text(young: int, protected: int) -> str:

@@ -55,6 +55,8 @@ PROPERTIES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("commit-interval", "commit_interval", format_duration),
     ("retry-interval", "retry_interval", format_duration),
     ("attempts", "attempts", _text),
+    ("expire-snapshots", "expire_snapshots", _interval),
+    ("remove-orphans", "remove_orphans", _interval),
 )
 
 

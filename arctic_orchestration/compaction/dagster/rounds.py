@@ -94,5 +94,7 @@ def counts_text(counts: "CompactionCounts") -> Mapping[str, int]:
         "tables refused": planned.refused,
         "tables not planned": planned.troubled,
         "tables postponed": planned.postponed,
+        "tables maintained": counts.maintenance.done,
+        "tables not maintained": counts.maintenance.failed,
     }
     return {name: value for name, value in named.items() if value}

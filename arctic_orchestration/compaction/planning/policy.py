@@ -85,6 +85,11 @@ class Policy:
     #: the number of attempts before a task is quarantined
     attempts: int = 3
 
+    #: the age of snapshots that are expired, once a day; none: never
+    expire_snapshots: timedelta | None = None
+    #: the age of orphans that are removed, once a day; none: never
+    remove_orphans: timedelta | None = None
+
     @classmethod
     def of(cls, properties: Mapping[str, str], table: str) -> "Policy":
         """Reads the properties of the table; ignores all others.
@@ -114,8 +119,9 @@ _PLANNED_BY = [
     field.name
     for field in fields(Policy)
     if field.name
-    not in ("queue", "level", "check_interval", "commit_interval", "retry_interval", "attempts")
-]
+    not in ("queue", "level", "check_interval", "commit_interval", "retry_interval", "attempts",
+            "expire_snapshots", "remove_orphans")
+]  # fmt: skip
 
 
 class _Reader:
@@ -153,6 +159,8 @@ class _Reader:
             commit_interval=self._duration("commit-interval", default.commit_interval),
             retry_interval=self._duration("retry-interval", default.retry_interval),
             attempts=self._own("attempts", _whole(1, 100), default.attempts),
+            expire_snapshots=self._own("expire-snapshots", _interval, default.expire_snapshots),
+            remove_orphans=self._own("remove-orphans", _age, default.remove_orphans),
         )
         self._refuse_unknown()
         if not self.problems:
@@ -280,6 +288,13 @@ def _interval(text: str) -> timedelta | None:
     if not interval:
         raise ValueError("a duration longer than 0s, or never")
     return interval
+
+
+def _age(text: str) -> timedelta | None:
+    age = _interval(text)
+    if age is not None and age < _DAY:
+        raise ValueError("a duration of at least 1d, or never: younger files may be being written")
+    return age
 
 
 def _share(text: str) -> float:

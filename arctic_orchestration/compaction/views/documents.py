@@ -171,6 +171,8 @@ class TableDetailsDocument(Document):
     tasks: list[TaskWaitDocument] = source("waiting")
     quarantined: list[QuarantinedTask]
     last_commit: CompactionRecordDocument | None = source("last")
+    #: the result of the last one; null: the table's properties request none
+    maintenance: str | None
 
 
 class CompactionTableDetails(TableDetailsDocument):

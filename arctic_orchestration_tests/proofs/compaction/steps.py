@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 import sqlalchemy as sa
+from pyiceberg.io import FileIO
 
 from arctic_orchestration.compaction.commit import cleaner, commits, committer
 from arctic_orchestration.compaction.commit.committer import Committer
@@ -27,6 +28,7 @@ from arctic_orchestration.lake.merging import merge as merging
 from arctic_orchestration.lake.replacing import replace as replacing
 from arctic_orchestration.lake.replacing.replace import _Replace
 from arctic_orchestration.lake.upkeep.known_files import KnownFiles
+from arctic_orchestration.lake.upkeep.listing import Store
 from arctic_orchestration.state.compaction_tables import compaction_attempts
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.proofs.crash_points import DIRECTORY, _replace, reach
@@ -184,11 +186,11 @@ def _put_into_worker() -> None:
 
 
 def _watched(merge: Callable[..., Any]) -> Callable[..., Any]:
-    """A step while the outputs are written: as soon as their directory is there."""
+    """A step while the outputs are written: as soon as their directory, or an object, is there."""
 
     def watched(spark: Any, table: Any, group: Any, directory: str, *rest: Any) -> Any:
         written = threading.Event()
-        watcher = threading.Thread(target=_while_written, args=(directory, written))
+        watcher = threading.Thread(target=_while_written, args=(table.io, directory, written))
         watcher.start()
         try:
             return merge(spark, table, group, directory, *rest)
@@ -199,12 +201,22 @@ def _watched(merge: Callable[..., Any]) -> Callable[..., Any]:
     return watched
 
 
-def _while_written(directory: str, written: threading.Event) -> None:
-    path = Path(urlparse(directory).path)
-    while not path.exists():
+def _while_written(io: FileIO, directory: str, written: threading.Event) -> None:
+    while not _is_there(io, directory):
         if written.wait(0.002):
             return
     _at("OUTPUTS_BEGUN")
+
+
+def _is_there(io: FileIO, directory: str) -> bool:
+    place = urlparse(directory)
+    if place.scheme in ("", "file"):
+        return Path(place.path).exists()
+    try:
+        return any(True for _ in Store(io, directory).list())
+    except Exception:
+        # The store may fail on purpose.
+        return False
 
 
 def _put_into_committer() -> None:

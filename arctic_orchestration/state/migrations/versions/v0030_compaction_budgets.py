@@ -1,9 +1,9 @@
-"""The hours and the budgets of compaction queues."""
+"""The hours and the budgets of compaction queues, and the maintenance of tables."""
 
 import sqlalchemy as sa
 from alembic import op
 
-from arctic_orchestration.state.dialect import UtcTime
+from arctic_orchestration.state.dialect import EscapedText, UtcTime
 
 revision = "0030"
 down_revision = "0029"
@@ -26,4 +26,19 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("queue", name=op.f("pk_arctic_compaction_budgets")),
+    )
+    op.create_table(
+        "arctic_compaction_maintenance",
+        sa.Column("table_name", sa.Text(), nullable=False),
+        sa.Column("expire_after_seconds", sa.Float(), nullable=True),
+        sa.Column("orphans_after_seconds", sa.Float(), nullable=True),
+        sa.Column("begun_at", UtcTime(), nullable=True),
+        sa.Column("result", EscapedText(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["table_name"],
+            ["arctic_compaction_tables.name"],
+            name=op.f("fk_arctic_compaction_maintenance_table_name"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("table_name", name=op.f("pk_arctic_compaction_maintenance")),
     )

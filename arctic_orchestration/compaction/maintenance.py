@@ -1,0 +1,243 @@
+"""Maintains tables that request it: once a day, expires old snapshots and removes orphans.
+
+The properties ``arctic.compaction.expire-snapshots`` and ``arctic.compaction.remove-orphans`` of a
+table name the age. Whoever plans and commits carries it out, one table after the other, in the
+hours and within the budget of the table's queue: it takes from the budget what it lasted. A process
+that is killed in the middle leaves orphans, which the next maintenance removes.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+from pyiceberg.catalog import Catalog
+
+from arctic_orchestration.compaction.commit.orphaned_outputs import Protected, protected_paths
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.queue.budget import held_queues, spend
+from arctic_orchestration.compaction.queue.queues import QueueState
+from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.tables import load_table
+from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots, remove_orphans
+from arctic_orchestration.quantities import counted, format_moment
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.compaction_tables import (
+    compaction_maintenance,
+    compaction_queues,
+    compaction_tables,
+    compaction_tasks,
+    is_live,
+)
+from arctic_orchestration.state.database import Database
+
+_log = logging.getLogger("arctic.compaction.maintenance")
+
+#: how often a table has its maintenance, and when a failed one is repeated
+INTERVAL = timedelta(days=1)
+RETRY_AFTER = timedelta(hours=1)
+#: the time limit of a tick
+LONGEST_TICK = timedelta(seconds=10)
+_col, _table = compaction_maintenance.c, compaction_tables.c
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintenanceCounts:
+    """The result of a tick, in tables."""
+
+    done: int = 0
+    failed: int = 0
+
+
+def want_maintenance(database: Database, table: str, policy: Policy) -> None:
+    """Records the maintenance that a table's properties request; writes only what is new."""
+    ages = [policy.expire_snapshots, policy.remove_orphans] if policy.enabled else [None, None]
+    names = ("expire_after_seconds", "orphans_after_seconds")
+    wanted = {
+        name: None if age is None else age.total_seconds()
+        for name, age in zip(names, ages, strict=True)
+    }
+    query = sa.select(*(_col[name] for name in names)).where(_col.table_name == table)
+    with database.read() as tx:
+        row = tx.execute(query).one_or_none()
+    known = (None, None) if row is None else tuple(row)
+    if known == tuple(wanted.values()):
+        return
+    with database.begin() as tx:
+        new = dialect.insert(tx, compaction_maintenance).values(table_name=table, **wanted)
+        tx.execute(new.on_conflict_do_update(index_elements=[_col.table_name], set_=wanted))
+
+
+class Maintenance:
+    """Maintains the tables of a catalog. Several processes may do it: each table has one turn.
+
+    Args:
+        database: the state database.
+        catalog: the catalog of the tables.
+        selects: whether it takes care of a table, by its name.
+        pool: the threads for several tables; none: its own.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        catalog: Catalog,
+        *,
+        selects: Callable[[str], bool] = lambda _: True,
+        pool: TablePool | None = None,
+    ) -> None:
+        self._database = database
+        self._catalog = catalog
+        self._selects = selects
+        self._jobs: TableJobs[bool] = TableJobs(pool or TablePool())
+
+    def tick(self, now: datetime) -> MaintenanceCounts:
+        """Takes care of tables whose turn it is, longest ago first; a failure concerns one table.
+
+        Errors:
+            DatabaseUnavailable: the state database did not answer.
+        """
+        counts = MaintenanceCounts()
+
+        def hear(ended: Ended[bool]) -> bool:
+            nonlocal counts
+            if ended.error is not None:
+                self._fails(ended.table, ended.error, now)
+                counts = MaintenanceCounts(done=counts.done, failed=counts.failed + 1)
+            elif ended.result:
+                counts = MaintenanceCounts(done=counts.done + 1, failed=counts.failed)
+            return True
+
+        until = time.monotonic() + LONGEST_TICK.total_seconds()
+        self._jobs.run(
+            self._due(now, until),
+            lambda name: self._keep(name, now),
+            hear,
+            until - time.monotonic(),
+        )
+        return counts
+
+    def _due(self, now: datetime, until: float) -> Iterator[str]:
+        """Yields the tables whose turn it is; before each, asks the hours and budgets again."""
+        query = (
+            sa.select(_col.table_name, _table.queue, compaction_queues.c.state)
+            .join(compaction_tables, _table.name == _col.table_name)
+            .join(compaction_queues, compaction_queues.c.name == _table.queue)
+            .where(_is_due(now), _table.gone_at.is_(None))
+            .order_by(_col.begun_at.is_not(None), _col.begun_at, _col.table_name)
+        )
+        with self._database.read() as tx:
+            rows = tx.execute(query).all()
+        for name, queue, state in rows:
+            if state == QueueState.PAUSED or not self._selects(name):
+                continue
+            with self._database.read() as tx:
+                if queue in held_queues(tx, now):
+                    continue
+            yield name
+            # One at a time: its duration is taken from the budget when it has ended.
+            self._jobs.wait_for(name, max(0.0, until - time.monotonic()))
+
+    def _keep(self, name: str, now: datetime) -> bool:
+        """Takes care of a table, unless another process does; returns whether it did."""
+        with self._database.begin() as tx:
+            row = tx.execute(
+                sa.update(compaction_maintenance)
+                .where(_col.table_name == name, _is_due(now))
+                .values(begun_at=now, result="under way")
+                .returning(_col.expire_after_seconds, _col.orphans_after_seconds)
+            ).one_or_none()
+            if row is None:
+                return False
+            keep = planned_from(tx, name)
+        began, done = time.monotonic(), list[str]()
+        table = load_table(self._catalog, name)
+        protection = Protection(self._database, name)
+        if (age := row.expire_after_seconds) is not None:
+            expired = expire_snapshots(
+                table,
+                older_than=now - timedelta(seconds=age),
+                keep=keep,
+                protected=protection,
+                now=now,
+            )
+            done.append(f"{counted(len(expired.snapshot_ids), 'snapshot')} expired")
+            done += _files(len(expired.files), len(expired.failed), "file")
+        if (age := row.orphans_after_seconds) is not None:
+            orphans = remove_orphans(
+                table,
+                older_than=now - timedelta(seconds=age),
+                protected=Protection(self._database, name),
+                now=now,
+            )
+            done += _files(len(orphans.files), len(orphans.failed), "orphan")
+        text = ", ".join(done)
+        _log.info("%s: %s", name, text)
+        lasted = timedelta(seconds=time.monotonic() - began)
+        with self._database.begin() as tx:
+            tx.execute(
+                sa.update(compaction_maintenance).where(_col.table_name == name).values(result=text)
+            )
+            query = sa.select(_table.queue).where(_table.name == name)
+            spend(tx, {tx.execute(query).scalar_one(): [lasted]}, now + lasted)
+        return True
+
+    def _fails(self, name: str, error: BaseException, now: datetime) -> None:
+        text = f"{type(error).__name__}: {error}"
+        _log.warning("the maintenance of %s failed: %s", name, text)
+        with self._database.begin() as tx:
+            tx.execute(
+                sa.update(compaction_maintenance)
+                .where(_col.table_name == name)
+                .values(result=f"failed: {text}", begun_at=now - INTERVAL + RETRY_AFTER)
+            )
+
+
+def maintenance_text(tx: sa.Connection, table: str) -> str | None:
+    """Describes a table's maintenance for people; none: its properties request none."""
+    query = sa.select(compaction_maintenance).where(_col.table_name == table)
+    row = tx.execute(query).one_or_none()
+    if row is None or (row.expire_after_seconds is None and row.orphans_after_seconds is None):
+        return None
+    if row.begun_at is None:
+        return "not done yet; once a day"
+    return f"{row.result}; again at {format_moment(row.begun_at + INTERVAL)}"
+
+
+class Protection:
+    """The files that live tasks know, read on first use: after the files were listed.
+
+    Files that later claims write are not in the list.
+    """
+
+    def __init__(self, database: Database, table: str) -> None:
+        self._database = database
+        self._table = table
+        self._known: Protected | None = None
+
+    def __call__(self, path: str) -> bool:
+        if self._known is None:
+            with self._database.read() as tx:
+                self._known = protected_paths(tx, self._table)
+        return self._known(path)
+
+
+def planned_from(tx: sa.Connection, table: str) -> set[int]:
+    """Returns the snapshots of live tasks: their commits are checked from there to the head."""
+    query = sa.select(compaction_tasks.c.file_group).where(
+        compaction_tasks.c.table_name == table, is_live
+    )
+    return {FileGroup.from_json(text).snapshot_id for text in tx.execute(query).scalars()}
+
+
+def _is_due(now: datetime) -> sa.ColumnElement[bool]:
+    wanted = _col.expire_after_seconds.is_not(None) | _col.orphans_after_seconds.is_not(None)
+    return wanted & (_col.begun_at.is_(None) | (_col.begun_at <= now - INTERVAL))
+
+
+def _files(removed: int, failed: int, noun: str) -> list[str]:
+    text = f"{counted(removed, noun)} removed"
+    return [text, f"{counted(failed, noun)} could not be removed"] if failed else [text]

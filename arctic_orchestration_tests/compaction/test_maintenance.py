@@ -1,0 +1,224 @@
+"""Tables that request it are maintained once a day, in the hours and budget of their queue."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction import maintenance
+from arctic_orchestration.compaction.maintenance import (
+    Maintenance,
+    MaintenanceCounts,
+    maintenance_text,
+)
+from arctic_orchestration.compaction.planning.catalog_planner import Planner
+from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.planning.scope import Mode, Scope
+from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.queue.queues import QueueState
+from arctic_orchestration.compaction.service import CompactionService
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.state.compaction_tables import compaction_budgets
+from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.compaction.planned_lake import Lake
+
+DAY = timedelta(days=1)
+
+
+class Kept:
+    """A lake whose tables have snapshots and an orphan of nine days ago, as of *now*."""
+
+    def __init__(self, database: Database, home: Path) -> None:
+        self.database = database
+        self.lake = Lake.at(home / "lake")
+        self.maintenance = Maintenance(database, self.lake.catalog)
+        self.planner = Planner(database, self.lake.catalog)
+        # Files and snapshots are of today: the clock is that of a later day.
+        self.now = utc_now() + 9 * DAY
+
+    def table(self, name: str, **properties: str) -> Path:
+        """A table of three snapshots, and a file of its that no snapshot has."""
+        self.lake.table(name)
+        self.lake.set(name, **properties)
+        for _ in range(3):
+            self.lake.append(name)
+        orphan = Path(self.location(name)) / "data" / "orphan.parquet"
+        orphan.write_bytes(b"PAR1")
+        return orphan
+
+    def location(self, name: str) -> str:
+        return self.lake.catalog.load_table(name).location().removeprefix("file://")
+
+    def snapshots(self, name: str) -> int:
+        return len(self.lake.catalog.load_table(name).metadata.snapshots)
+
+    def tick(self, passes: timedelta = timedelta()) -> MaintenanceCounts:
+        self.now += passes
+        self.planner.discover()
+        self.planner.tick(self.now)
+        return self.maintenance.tick(self.now)
+
+    def text(self, name: str) -> str | None:
+        with self.database.read() as tx:
+            return maintenance_text(tx, name)
+
+
+@pytest.fixture
+def kept(database: Database, tmp_path: Path) -> Iterator[Kept]:
+    with closing(database):
+        yield Kept(database, tmp_path)
+
+
+def test_a_table_is_maintained_once_a_day_as_its_properties_say(kept: Kept) -> None:
+    """Each by itself, both, or nothing; rows stay, and an hour changes nothing."""
+    both = kept.table("lake.both", expire_snapshots="7d", remove_orphans="3d")
+    expired = kept.table("lake.expired", expire_snapshots="7d")
+    removed = kept.table("lake.removed", remove_orphans="3d")
+    neither = kept.table("lake.neither")
+    young = kept.table("lake.young", expire_snapshots="10d", remove_orphans="10d")
+    assert kept.tick() == MaintenanceCounts(done=4)
+    assert [file.exists() for file in (both, expired, removed, neither, young)] == [
+        *(False, True, False, True, True)
+    ]
+    counted = {name: kept.snapshots(f"lake.{name}") for name in ("both", "expired", "removed")}
+    assert counted == {"both": 1, "expired": 1, "removed": 3}
+    assert (kept.snapshots("lake.neither"), kept.snapshots("lake.young")) == (3, 3)
+    for name in ("both", "expired", "removed", "neither", "young"):
+        assert kept.lake.catalog.load_table(f"lake.{name}").scan().to_arrow().num_rows == 3
+    text = kept.text("lake.both")
+    assert text is not None
+    assert text.startswith("2 snapshots expired, ")
+    assert " 1 orphan removed; again at " in text
+    assert kept.text("lake.neither") is None
+    assert kept.tick(timedelta(hours=1)) == MaintenanceCounts()
+    for name in ("both", "young"):
+        kept.lake.append(f"lake.{name}")
+    assert kept.tick(DAY) == MaintenanceCounts(done=4)
+    assert kept.snapshots("lake.young") == 1
+
+
+def test_properties_that_change_count_from_the_next_check(kept: Kept) -> None:
+    """Requested later, requested no more, and of a table that is not compacted any more."""
+    orphan = kept.table("lake.a")
+    assert kept.tick() == MaintenanceCounts()
+    kept.lake.set("lake.a", remove_orphans="3d")
+    assert kept.tick(timedelta(minutes=2)) == MaintenanceCounts(done=1)
+    assert not orphan.exists()
+    orphan.write_bytes(b"PAR1")
+    kept.lake.set("lake.a", enabled="false")
+    assert kept.tick(2 * DAY) == MaintenanceCounts()
+    kept.lake.set("lake.a", enabled="true", remove_orphans="never")
+    assert kept.tick(2 * DAY) == MaintenanceCounts()
+    assert orphan.exists()
+
+
+def test_a_queue_that_is_paused_closed_or_overdrawn_waits(kept: Kept) -> None:
+    """Its tables are not touched meanwhile; what maintenance lasted is taken from the budget."""
+    orphan = kept.table("lake.a", remove_orphans="3d")
+    with kept.database.begin() as tx:
+        queues.set_state(tx, "default", QueueState.PAUSED)
+    assert kept.tick() == MaintenanceCounts()
+    closed = (kept.now - 2 * DAY).strftime("%a").lower()
+    with kept.database.begin() as tx:
+        queues.set_state(tx, "default", QueueState.OPEN)
+        queues.update_queue(tx, "default", hours=f"00:00-24:00 UTC {closed}")
+    assert kept.tick() == MaintenanceCounts()
+    with kept.database.begin() as tx:
+        queues.update_queue(tx, "default", hours="always", budget=1e-9)
+        tx.execute(
+            sa.insert(compaction_budgets).values(
+                queue="default", spent_seconds=60.0, spent_at=kept.now, mean_seconds=1.0
+            )
+        )
+    assert kept.tick() == MaintenanceCounts()
+    assert orphan.exists()
+    with kept.database.begin() as tx:
+        queues.update_queue(tx, "default", budget=0.5)
+    assert kept.tick(timedelta(minutes=3)) == MaintenanceCounts(done=1)
+    assert not orphan.exists()
+    with kept.database.read() as tx:
+        row = tx.execute(sa.select(compaction_budgets)).one()
+    # 60 s, less half of three minutes and of what it lasted, and all of that.
+    lasted = (row.spent_at - kept.now).total_seconds()
+    assert lasted > 0
+    assert row.spent_seconds == pytest.approx(60 - 90 + lasted / 2, abs=1e-3)
+
+
+def test_a_table_that_fails_does_not_keep_the_others_and_is_tried_again(kept: Kept) -> None:
+    """An hour later; meanwhile its text has the reason."""
+    kept.table("lake.a", expire_snapshots="7d")
+    kept.table("lake.b", expire_snapshots="7d")
+    with kept.lake.catalog.load_table("lake.a").transaction() as change:
+        change.set_properties({"gc.enabled": "false"})
+    assert kept.tick() == MaintenanceCounts(done=1, failed=1)
+    text = kept.text("lake.a")
+    assert text is not None
+    assert text.startswith("failed: LakeError: ")
+    assert "gc.enabled" in text
+    assert kept.snapshots("lake.b") == 1
+    with kept.lake.catalog.load_table("lake.a").transaction() as change:
+        change.set_properties({"gc.enabled": "true"})
+    assert kept.tick(timedelta(minutes=30)) == MaintenanceCounts()
+    assert kept.tick(timedelta(minutes=31)) == MaintenanceCounts(done=1)
+    assert kept.snapshots("lake.a") == 1
+
+
+def test_two_processes_maintain_a_table_once(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that found it due, too, comes too late; without the condition it would not."""
+    kept.table("lake.a", expire_snapshots="7d")
+    kept.planner.tick(kept.now)
+    other, found = Maintenance(kept.database, kept.lake.catalog), list[MaintenanceCounts]()
+    claim = Maintenance._keep
+
+    def slow(self: Maintenance, name: str, now: datetime) -> bool:
+        if self is kept.maintenance:
+            found.append(other.tick(now))
+        return claim(self, name, now)
+
+    monkeypatch.setattr(Maintenance, "_keep", slow)
+    assert kept.maintenance.tick(kept.now) == MaintenanceCounts()
+    assert found == [MaintenanceCounts(done=1)]
+    # The control: it asks, but does not compare.
+    kept.now += DAY
+    monkeypatch.setattr(maintenance, "_is_due", lambda now: sa.true())
+    assert kept.maintenance.tick(kept.now) == MaintenanceCounts(done=1)
+    assert found[1:] == [MaintenanceCounts(done=1)]
+
+
+def test_the_service_maintains_unless_it_only_observes(kept: Kept, tmp_path: Path) -> None:
+    """Tables outside of its scope are of others."""
+    mine = kept.table("lake.mine", remove_orphans="3d")
+    theirs = kept.table("lake.theirs", remove_orphans="3d")
+    observing = Scope(tables=("lake.mine",), mode=Mode.OBSERVE)
+    assert (
+        CompactionService(kept.database, kept.lake.catalog, scope=observing)
+        .tick(kept.now)
+        .maintenance
+        == MaintenanceCounts()
+    )
+    kept.planner.tick(kept.now)
+    running = Scope(tables=("lake.mine",), mode=Mode.RUN)
+    counts = CompactionService(kept.database, kept.lake.catalog, scope=running).tick(kept.now)
+    assert counts.maintenance == MaintenanceCounts(done=1)
+    assert (mine.exists(), theirs.exists()) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("remove-orphans", "3h", "a duration of at least 1d, or never"),
+        ("remove-orphans", "0s", "a duration longer than 0s, or never"),
+        ("expire-snapshots", "soon", "or never"),
+        ("expire-snapshots", "0s", "a duration longer than 0s, or never"),
+    ],
+)
+def test_ages_that_cannot_be_are_refused(name: str, value: str, expected: str) -> None:
+    """By the property's name, with its value."""
+    with pytest.raises(InvalidInput) as refused:
+        Policy.of({f"arctic.compaction.{name}": value}, "lake.a")
+    assert f"arctic.compaction.{name} of lake.a: got {value!r}" in str(refused.value)
+    assert expected in str(refused.value)
