@@ -18,8 +18,10 @@ from arctic_orchestration.schedules.dagster.schedule_assets import (
     schedule_key,
 )
 from arctic_orchestration.schedules.dagster.scheduler_metrics import scheduler_asset
+from arctic_orchestration.schedules.dagster.sources import is_plain
 from arctic_orchestration.schedules.definition_warnings import cautions
 from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.triggers import Requests
 
 if TYPE_CHECKING:
     from arctic_orchestration.compaction.dagster.definitions import Compaction
@@ -46,6 +48,9 @@ class Arctic:
             and deletes them in the state database to match.
         freshness: tasks that run when their parents are fresh enough.
         consumers: sensors that run a target for each new partition of a consumer.
+        sources: plain sensors of Dagster that the dispatcher evaluates; their run requests are
+            events, which schedules with the trigger ``requests`` take. Dagster itself must not run
+            such a sensor as well.
         compaction: the tables that this location compacts.
         interval_seconds: the minimum interval between two ticks of the dispatcher.
         location: the name of its feed position, schedules and jobs in the state database; defaults
@@ -73,6 +78,7 @@ class Arctic:
         schedules: Sequence[Schedule] = (),
         freshness: "Freshness | None" = None,
         consumers: Sequence[dg.SensorDefinition] = (),
+        sources: Sequence[dg.SensorDefinition] = (),
         compaction: "Compaction | None" = None,
         interval_seconds: int = 5,
         location: str | None = None,
@@ -82,6 +88,7 @@ class Arctic:
     ) -> None:
         problems = _problems(schedules)
         problems += _problems_of_parts(freshness, consumers, compaction)
+        problems += _problems_of_sources(schedules, sources) if not problems else []
         if type(interval_seconds) is not int:
             problems.append(InvalidInput("interval_seconds", interval_seconds, "a whole number"))
         elif interval_seconds < 1:
@@ -100,6 +107,7 @@ class Arctic:
         self.schedules = tuple(schedules)
         self._parts = [part for part in (freshness, compaction) if part is not None]
         self._consumers = list(consumers)
+        self._sources = tuple(sources)
         self._interval_seconds = interval_seconds
         self._location = location
         self._numbers_every = numbers_every
@@ -124,6 +132,7 @@ class Arctic:
             location=self._location,
             numbers_every=self._numbers_every,
             update_schedules=self._update_schedules,
+            sources=self._sources,
             shown={each.name: schedule_key(each.name, self._location) for each in shown},
         )
         numbers = [scheduler_asset()] if self._numbers_every is not None else []
@@ -171,4 +180,30 @@ def _problems_of_parts(
         InvalidInput(f"consumers[{index}]", sensor, "a sensor of consumer_sensor(...)")
         for index, sensor in enumerate(consumers)
         if not isinstance(sensor, dg.SensorDefinition)
+    ]
+
+
+def _problems_of_sources(schedules: Sequence[Schedule], sources: object) -> list[InvalidInput]:
+    """Returns the errors of sources, and of schedules that take requests of none of them."""
+    if not isinstance(sources, Sequence) or isinstance(sources, str):
+        return [InvalidInput("sources", sources, "a list of sensors")]
+    problems = [
+        InvalidInput(f"sources[{index}]", sensor, "a plain @sensor of Dagster, of no other kind")
+        for index, sensor in enumerate(sources)
+        if not is_plain(sensor)
+    ]
+    if problems:
+        return problems
+    names = Counter(sensor.name for sensor in sources)
+    problems = [
+        InvalidInput(f"sources[{index}]", sensor.name, "a name used once")
+        for index, sensor in enumerate(sources)
+        if names[sensor.name] > 1
+    ]
+    expected = f"one of sources={sorted(names)}"
+    return problems + [
+        InvalidInput(f"Schedule({schedule.name}).trigger.requests.sensor", leaf.sensor, expected)
+        for schedule in schedules
+        for leaf in schedule.trigger.leaves
+        if isinstance(leaf, Requests) and leaf.sensor not in names
     ]

@@ -840,6 +840,24 @@ def constant_request(
     return dict(config(None)), dict(tags(None))  # type: ignore[misc]
 
 
+def sensor_resources(
+    sensor: dg.SensorDefinition, repository: dg.RepositoryDefinition
+) -> Mapping[str, Any]:
+    """Returns the resources of a repository that a sensor needs, and those that they need."""
+    from dagster._core.execution.resources_init import get_transitive_required_resource_keys
+
+    every = repository.get_top_level_resources()
+    keys = get_transitive_required_resource_keys(sensor.required_resource_keys, every)
+    return {key: every[key] for key in keys if key in every}
+
+
+def evaluate_sensor(
+    sensor: dg.SensorDefinition, context: dg.SensorEvaluationContext
+) -> Sequence[Any]:
+    """Returns what a sensor's function returns or yields, before Dagster resolves it."""
+    return list(sensor._evaluation_fn(context))
+
+
 def asset_sensor_function(sensor: dg.AssetSensorDefinition) -> Callable[..., Any]:
     """Returns what an asset sensor calls with its context and the materialization."""
     return sensor._asset_materialization_fn

@@ -78,6 +78,7 @@ USED: dict[str, tuple[str, ...]] = {
     "CodeLocationOrigin": ("location_name",),
     "InstigatorState": (
         "status", "instigator_data", "with_status(status)", "with_data(instigator_data)",
+        "is_running", "instigator_name", "repository_selector",
     ),
     "InstigatorStatus": ("RUNNING", "DECLARED_IN_CODE", "STOPPED"),
     "InstigatorTick": (
@@ -100,6 +101,7 @@ USED: dict[str, tuple[str, ...]] = {
         "_replace",
     ),
     "get_asset_sensor_param_names": ("(fn)",),
+    "get_transitive_required_resource_keys": ("(required_resource_keys resource_defs)",),
     "schedule_execution_time_iterator": ("(start_timestamp cron_schedule execution_timezone *)",),
     "InstigatorType": ("SENSOR",),
     "QueuedRunCoordinatorDaemon": (
@@ -211,7 +213,9 @@ PRIVATE_PARTS: dict[str, tuple[str, ...]] = {
     "dagster.ScheduleDefinition": (
         "_execution_fn", "_run_config_fn", "_tags_fn", "_should_execute",
     ),
-    "dagster.SensorDefinition": ("_targets", "resolve_run_requests(run_requests *)"),
+    "dagster.SensorDefinition": (
+        "_targets", "_evaluation_fn", "resolve_run_requests(run_requests *)",
+    ),
     "dagster.TimeWindowPartitionsDefinition": (
         "_iterate_time_windows(start_timestamp ignore_exclusions)",
         "_reverse_iterate_time_windows(end_timestamp)",

@@ -24,6 +24,8 @@ class EventKind(StrEnum):
     CHECK = "check"
     #: The state of an asset's freshness policy changed.
     FRESHNESS = "freshness"
+    #: A plain sensor of Dagster that is a source requested a run.
+    REQUEST = "request"
 
 
 class RunStatus(StrEnum):
@@ -64,6 +66,7 @@ class EventKey(str):
     ``run:*:...``                             the same, in whatever code location
     ``check:<asset/key>``                     a check of the asset was evaluated
     ``freshness:<asset/key>``                 the asset's freshness policy changed its state
+    ``request:<sensor>``                      the source of the code location requested a run
     ========================================  ==============================================
 
     As in events, characters that databases cannot store are escaped.
@@ -96,6 +99,11 @@ class EventKey(str):
         """Returns the key of the state changes of an asset's freshness policy."""
         return cls(escaped(f"freshness:{asset}"))
 
+    @classmethod
+    def of_request(cls, sensor: str) -> "EventKey":
+        """Returns the key of the requests of a source of the own code location."""
+        return cls(escaped(f"request:{sensor}"))
+
 
 @lru_cache(maxsize=65_536)
 def _partition_key(asset: str) -> EventKey:
@@ -108,20 +116,22 @@ class Event:
 
     Attributes:
         kind: the kind of fact.
-        subject: the asset key as ``raw/flights``, the job's name, or for ticks the schedule's.
+        subject: the asset key as ``raw/flights``, the job's name, for ticks the schedule's, for
+            requests the sensor's.
         at: when it happened, aware UTC.
-        storage_id: the id in Dagster's event log; 0 for ticks.
+        storage_id: the id in Dagster's event log; 0 for ticks and requests.
         run_id: the run that wrote it or that it is about; None if it was reported without one.
         partition: the partition key: PARTITION events: if the asset is partitioned; RUN events: of
             a run of one partition, from its tag ``dagster/partition``; CHECK events: the checked
-            partition, or that of the checked materialization.
+            partition, or that of the checked materialization; REQUEST events: the requested one.
         bytes: how much arrived, if the metadata has it.
         rows: how many rows arrived, if the metadata has it.
         status: RUN events: the status reached.
         location: RUN events: the code location of the run, under the name by which its state is
             stored; if its record names one.
-        assets: RUN events: the assets that the run was to materialize.
-        tags: RUN events: the run's tags.
+        assets: RUN events: the assets that the run was to materialize; REQUEST events: the
+            requested ones, if the request selects some.
+        tags: RUN events: the run's tags; REQUEST events: the requested ones.
         started: RUN events: the run got beyond the queue; its record has a start time.
         metadata: PARTITION and CHECK events: label to a JSON value.
         data_version: PARTITION events: the asset's data version, if Dagster stored one.
@@ -132,7 +142,11 @@ class Event:
         target_id: CHECK events: the storage id of the checked materialization.
         state: FRESHNESS events: ``pass``, ``warn``, ``fail``, ``unknown`` or ``not_applicable``.
         previous_state: FRESHNESS events: the state before.
-        problem: what could not be parsed: field, value and what was expected.
+        run_key: REQUEST events: the key of the request, if it has one.
+        job: REQUEST events: the requested job, or the one that the sensor targets.
+        run_config: REQUEST events: the requested configuration, if there is some.
+        problem: what could not be parsed: field, value and what was expected; REQUEST events: why
+            no run can be made of it.
     """
 
     kind: EventKind
@@ -157,6 +171,9 @@ class Event:
     target_id: int | None = None
     state: str | None = None
     previous_state: str | None = None
+    run_key: str | None = None
+    job: str | None = None
+    run_config: Mapping[str, Any] | None = None
     problem: str | None = None
 
     @property
@@ -178,6 +195,8 @@ class Event:
             return (EventKey.of_check(self.subject),)
         if self.kind is EventKind.FRESHNESS:
             return (EventKey.of_freshness(self.subject),)
+        if self.kind is EventKind.REQUEST:
+            return (EventKey.of_request(self.subject),)
         return ()
 
     def to_json(self) -> dict[str, Any]:
@@ -242,5 +261,8 @@ _PLAIN_FIELDS = (
     "target_id",
     "state",
     "previous_state",
+    "run_key",
+    "job",
+    "run_config",
     "problem",
 )

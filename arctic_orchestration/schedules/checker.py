@@ -22,6 +22,11 @@ from arctic_orchestration.schedules.job_splitter import by_range, join, partitio
 from arctic_orchestration.schedules.jobs import COMMON, TIMED_OUT, WAITING, Job, JobState
 from arctic_orchestration.schedules.launch_requests import fail_launch
 from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.requested_launch import (
+    problem_of_request,
+    request_of,
+    with_request,
+)
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
 from arctic_orchestration.schedules.targets import Problem, Targets, not_looked_up, problem_of
@@ -210,6 +215,9 @@ class Checker:
                 self._look_later(job, not_looked_up(error))
                 return
         problem = problem_of(self._targets, schedule.target, job.partition_start, job.partition_end)
+        request = request_of(self._queue.tx, job) if schedule.trigger.is_one_event else None
+        if request is not None and (refusal := problem_of_request(request, schedule)):
+            problem = Problem(text=refusal, lasting=True)
         if problem is not None and problem.lasting:
             self._counts["failed"] += 1
             fail_launch(self._queue, job, problem.text)
@@ -225,6 +233,7 @@ class Checker:
         if stored.restarted:
             self._restart(job, stored)
         self._counts["admitted"] += 1
+        launch = self._store.launch_of(stored, fired_by(schedule, job))
         self._queue.move(
             job,
             JobState.LAUNCHING,
@@ -232,7 +241,7 @@ class Checker:
             notice=Notice.JOB_TIMED_OUT if forced == TIMED_OUT else None,
             waiting_for=None,
             attempt=1,
-            launch=self._store.launch_of(stored, fired_by(schedule, job)),
+            launch=launch if request is None else with_request(launch, request),
             next_check_at=None,
             held_by=None,
             forced=forced,

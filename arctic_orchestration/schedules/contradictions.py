@@ -32,6 +32,7 @@ from arctic_orchestration.schedules.triggers import (
     Data,
     Elapsed,
     Quiet,
+    Requests,
     Then,
     Trigger,
 )
@@ -112,12 +113,15 @@ def _of_trigger(
     elif isinstance(trigger, Elapsed):
         if not isinstance(trigger.since, str):
             yield from _too_long(timeout, path, f"{place}.duration", trigger.duration)
+    elif isinstance(trigger, Requests):
+        if schedule.partitions != "none":
+            expected = "none: a request names its partition itself"
+            yield InvalidInput(f"{path}.partitions", schedule.partitions, expected)
     elif isinstance(trigger, (AllOf, AnyOf, Then)):
         for number, child in enumerate(trigger.of):
-            if isinstance(child, Then):
-                yield InvalidInput(
-                    f"{place}[{number}]", "then", "a then only as the whole trigger of a schedule"
-                )
+            if isinstance(child, (Requests, Then)):
+                expected = f"{child.kind} only as the whole trigger of a schedule"
+                yield InvalidInput(f"{place}[{number}]", child.kind, f"a {expected}")
             yield from _of_trigger(schedule, child, f"{place}[{number}]", path)
         if isinstance(trigger, Then) and schedule.partitions != "none":
             expected = "none: a then is not evaluated for each partition of the target"

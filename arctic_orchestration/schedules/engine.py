@@ -18,7 +18,7 @@ continues from what was committed, and a request that is handed out twice has th
 import gc
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -60,6 +60,8 @@ from arctic_orchestration.schedules.request_hooks import (
 )
 from arctic_orchestration.schedules.runs import RunTracker
 from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.source_intake import SourceIntake
+from arctic_orchestration.schedules.sources import NoSources, Sources
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.schedules.unknown_names import take_inventory
@@ -87,6 +89,8 @@ class TickResult:
     unwanted: Sequence[str] = ()
     #: sentences for the log
     remarks: Sequence[str] = ()
+    #: the result of each source that was evaluated, by name
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -128,6 +132,8 @@ class Engine:
     ticks: Ticks = field(default_factory=NoTicks)
     #: the functions that decide about requests
     hooks: RequestHooks = field(default_factory=NoHooks)
+    #: the sensors whose run requests are events
+    sources: Sources = field(default_factory=NoSources)
     #: how often a tick also records its heartbeat, deletes rows past their retention, and
     #: reconciles what silent locations left behind
     keep_house_every: timedelta = timedelta(minutes=5)
@@ -145,6 +151,7 @@ class Engine:
     _ended: set[str] = field(default_factory=set)
     #: jobs that only the next tick can decide on
     _unsure: set[str] = field(default_factory=set)
+    _notes: dict[str, str] = field(default_factory=dict)
 
     def tick(self, now: datetime) -> TickResult:
         """Runs one round at ``now``.
@@ -166,6 +173,7 @@ class Engine:
         self._unwanted.clear()
         self._ended.clear()
         self._unsure.clear()
+        self._notes.clear()
         narrowing = Narrowing(most=EVENTS_AT_ONCE)
         reads, more = 0, True
         self._remarks = ()
@@ -191,7 +199,8 @@ class Engine:
         keeps_house = self._keeps_house(now)
         # While a deployment waits for earlier events, the old schedules launch nothing.
         waits = self.declared is not None and not self._deployed
-        if not waits and (any(work) or keeps_house):
+        requested = not waits and not more and self._take_requests(now, counts, moves)
+        if not waits and (any(work) or keeps_house or requested):
             ended: Collection[str] = ()
             if work.runs or keeps_house:
                 ended = self._look_up(now, counts, moves, keeps_house=keeps_house)
@@ -213,6 +222,7 @@ class Engine:
             lags=lags,
             unwanted=list(dict.fromkeys(self._unwanted)),
             remarks=self._remarks,
+            notes=dict(self._notes),
         )
 
     def _subscribe(
@@ -300,6 +310,20 @@ class Engine:
         if self._kept_at is None:
             return True
         return not timedelta(0) <= now - self._kept_at < self.keep_house_every
+
+    def _take_requests(self, now: datetime, counts: Counter[str], moves: list[JobMove]) -> bool:
+        """Evaluates the sources that are due; returns whether they requested runs."""
+        if not self.sources.intervals:
+            return False
+        intake = SourceIntake(
+            self.database, self._locked, self.store, self.feed, self.targets, self.sources
+        )
+        taken = intake.take(now)
+        counts.update(taken.counts)
+        moves += taken.moves
+        self._remarks += taken.remarks
+        self._notes.update(taken.notes)
+        return bool(taken.counts["run requests"])
 
     def _look_up(
         self, now: datetime, counts: Counter[str], moves: list[JobMove], *, keeps_house: bool

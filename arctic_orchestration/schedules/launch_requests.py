@@ -48,6 +48,8 @@ class LaunchRequest:
     partition_end: str | None
     tags: Mapping[str, str]
     run_config: Mapping[str, Any]
+    #: the assets of the target's job to run; empty: all
+    selection: tuple[str, ...] = ()
 
 
 def leased_ticks(tx: sa.Connection, location: Location) -> list[str]:
@@ -182,4 +184,5 @@ def _request(job: Job) -> LaunchRequest:
             TRIGGER_TAG: launch["trigger"],
         },
         run_config=launch["run_config"],
+        selection=tuple(launch.get("selection", ())),
     )

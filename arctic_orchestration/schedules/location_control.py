@@ -16,6 +16,7 @@ from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.state.adoption_tables import adoptions
 from arctic_orchestration.state.partition_tables import deferred_arrivals
+from arctic_orchestration.state.source_tables import source_requests, sources
 from arctic_orchestration.state.tables import (
     deleted_schedules,
     events,
@@ -38,6 +39,8 @@ from arctic_orchestration.state.tables import (
 #: Rows that are deleted with a location; jobs and their rows go with their schedules.
 OF_LOCATION = (
     adoptions,
+    sources,
+    source_requests,
     location_inventories,
     deferred_arrivals,
     schedules,

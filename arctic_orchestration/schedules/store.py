@@ -101,6 +101,8 @@ class StoredSchedule:
     @property
     def takes_more(self) -> bool:
         """Whether events join a job whose trigger is satisfied."""
+        if self.schedule.trigger.is_one_event:
+            return False
         if self.suspended and self.takes_events:
             return self.schedule.suspend_mode == "collect"
         # With ``then``, what follows the next tick must not join the job of the one before.

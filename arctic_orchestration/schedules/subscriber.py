@@ -251,6 +251,8 @@ class Subscriber:
         seen.add(partition)
         self._missing.note(match.stored, match.leaf, partition)
         self._queue.attach(job, match.leaf, number, partition)
+        if event.kind is EventKind.REQUEST:
+            self._queue.change(job, partition_start=event.partition, partition_end=event.partition)
         if match.leaf == 0 and match.stored.schedule.trigger.begins_with_tick:
             # What arrived before the tick waits for it without a timeout.
             deadline = self._now + match.stored.schedule.timeout

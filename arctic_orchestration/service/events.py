@@ -34,7 +34,7 @@ _MOST_BYTES = 10_000_000
 _MOST_PROBLEMS = 100
 #: how often a page reads on if its scope does not admit what the query found
 _MOST_READS = 10
-_OF_NO_ASSET = (EventKind.RUN, EventKind.TICK)
+_OF_NO_ASSET = (EventKind.RUN, EventKind.TICK, EventKind.REQUEST)
 #: the parts of a glob: a set, or one letter
 _PARTS = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 _FORM = body_schema({"$ref": "#/components/schemas/AnnouncementForm"})
@@ -225,7 +225,7 @@ def _like(glob: str) -> str:
 
 
 def _properties(event: TakenEvent) -> dict[str, str]:
-    """Returns what scopes limit; a run and a tick are of no asset."""
+    """Returns what scopes limit; runs, ticks and requests are of no asset."""
     of_asset = event.event.kind not in _OF_NO_ASSET
     asset = {"asset": event.event.subject} if of_asset else {}
     return {"location": event.location, **asset}

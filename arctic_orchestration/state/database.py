@@ -18,7 +18,7 @@ from arctic_orchestration.state.tables import schema_upgrades
 _PACKAGE = "arctic-orchestration"
 
 #: The revision of ``migrations/versions`` that this version of the package uses.
-SCHEMA_REVISION = "0030"
+SCHEMA_REVISION = "0031"
 
 
 class Database:

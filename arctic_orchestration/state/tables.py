@@ -28,7 +28,7 @@ all clusters that share the database.
 ===========================  ===============================================================
 
 Others: ``partition_tables``, ``adoption_tables``, ``compaction_tables``, ``consumer_tables``,
-``freshness_tables``, ``run_queue_tables``, ``service_tables``.
+``freshness_tables``, ``run_queue_tables``, ``service_tables``, ``source_tables``.
 """
 
 import sqlalchemy as sa

@@ -176,6 +176,16 @@ BAD_TRIGGERS: dict[str, tuple[dict[str, Any], list[Row]]] = {
             ("status", "fail", UNKNOWN),
         ],
     ),
+    "requests": (
+        {"sensor": "files"},
+        [
+            ("sensor", MISSING, REQUIRED),
+            ("sensor", "", NOT_EMPTY),
+            ("sensor", 5, TEXT),
+            ("job", "", NOT_EMPTY),
+            ("source", "files", UNKNOWN),
+        ],
+    ),
     "elapsed": (
         {"duration": "4h"},
         [

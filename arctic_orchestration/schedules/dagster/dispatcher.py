@@ -34,6 +34,7 @@ from arctic_orchestration.schedules.dagster.run_requests import (
     RunRequests,
     new_partitions,
 )
+from arctic_orchestration.schedules.dagster.sources import CodeSources
 from arctic_orchestration.schedules.dagster.targets import (
     RepositoryTargets,
     endless_cycles,
@@ -118,9 +119,11 @@ class DispatcherSensor(EveryJobSensor):
         numbers_every: timedelta | None,
         update_schedules: bool = True,
         shown: Mapping[str, dg.AssetKey] | None = None,
+        sources: Sequence[dg.SensorDefinition] = (),
     ) -> None:
         self._schedules = tuple(schedules)
         self._shown = shown or {}
+        self._sources = tuple(sources)
         self._update_schedules = update_schedules
         self._location_name = location
         self._numbers_every = numbers_every
@@ -202,7 +205,10 @@ class DispatcherSensor(EveryJobSensor):
         assert isinstance(targets, RepositoryTargets)
         counts = {name: count for name, count in sorted(result.counts.items()) if count}
         held = watch.held_jobs(result, context)
+        for name, note in result.notes.items():
+            context.log.info("source %s: %s", name, note)
         shown = {
+            "sources": dict(result.notes),
             "launching": sorted({request.tags[SCHEDULE_TAG] for request in result.requests}),
             "held_by": dict(held.first),
             "daemons": watch.daemons(now, context),
@@ -242,11 +248,11 @@ class DispatcherSensor(EveryJobSensor):
         # Dagster makes the instance on first use, which costs more than an idle tick.
         reference = context.instance_ref or context.instance.get_ref()
         storage = str(reference.event_storage_data)
+        known_as = origin.location_name if origin else None
         key = (settings.database_url, settings.cluster, location, storage)
         if key not in self._engines:
             targets = RepositoryTargets(repository, lambda: context.instance)
             declared = [resolved(s, repository.asset_graph) for s in self._schedules]
-            known_as = origin.location_name if origin else None
             log = DagsterLog(context.instance, location=location, known_as=known_as)
             engine = Engine(
                 surroundings=Surroundings(
@@ -261,6 +267,7 @@ class DispatcherSensor(EveryJobSensor):
                 lookup=log,
                 targets=targets,
                 declared=declared,
+                sources=CodeSources(self._sources, repository),
                 update_schedules=self._update_schedules,
             )
             for problem in unknown_parents(self._schedules, repository):
@@ -276,6 +283,8 @@ class DispatcherSensor(EveryJobSensor):
         assert isinstance(engine.targets, RepositoryTargets)
         engine.targets.renew(lambda: context.instance)
         engine.hooks = CodeHooks(self._schedules, lambda: context.instance, repository)
+        assert isinstance(engine.sources, CodeSources)
+        engine.sources.renew(reference, known_as)
         engine.ticks = DagsterTicks(lambda: context.instance, context.log_key)
         probes = LoadProbes(lambda: context.instance, spark_ui=settings.spark_ui)
         engine.surroundings = replace(

@@ -50,7 +50,8 @@ class RunRequests:
             tags[_RANGE_START] = str(request.partition_start)
             tags[_RANGE_END] = str(request.partition_end)
             partition = None
-        assets = [asset_key(asset) for asset in request.target.assets]
+        named = request.selection or request.target.assets
+        assets = [asset_key(asset) for asset in named]
         job = request.target.job or ASSET_JOB
         made = dg.RunRequest(
             run_key=request.run_key,
@@ -69,7 +70,7 @@ class RunRequests:
                 dynamic_partitions_store=context.caching_dynamic_partitions_loader,
             )
         # Planning a run costs milliseconds, and most requests differ only in their tags.
-        plan = json.dumps([job, request.target.assets, made.run_config], default=repr)
+        plan = json.dumps([job, named, made.run_config], default=repr)
         if plan not in self._accepted:
             selected = repository.get_maybe_subset_job_def(
                 job, asset_selection=frozenset(assets) if assets else None

@@ -116,6 +116,17 @@ class FreshnessChanges(Line):
     state: Literal["pass", "warn", "fail", "unknown"]
 
 
+class RunRequested(Line):
+    """A sensor that is a source requests a run."""
+
+    event: Literal["request"]
+    sensor: Name
+    job: Name | None = None
+    run_key: Name | None = None
+    partition: Name | None = None
+    tags: Mapping[str, str] = Field(default_factory=dict)
+
+
 class _OfTarget(Line):
     job: Name | None = None
     assets: tuple[Name, ...] = ()
@@ -205,6 +216,7 @@ _EVENTS: dict[str, type[Line]] = {
     "run": RunReaches,
     "check": CheckEvaluated,
     "freshness": FreshnessChanges,
+    "request": RunRequested,
 }
 _DEEDS: dict[str, type[Line]] = {
     "suspend": OnSchedule,

@@ -10,6 +10,7 @@ from arctic_orchestration.schedules.simulator.lines import (
     Line,
     PartitionArrives,
     RunReaches,
+    RunRequested,
     SetLoad,
     StartRun,
     format_moment,
@@ -48,6 +49,15 @@ def play(world: World, line: Line) -> None:
         )
     elif isinstance(line, FreshnessChanges):
         world.change_freshness(line.at, line.asset, line.state)
+    elif isinstance(line, RunRequested):
+        world.request(
+            line.at,
+            line.sensor,
+            job=line.job,
+            run_key=line.run_key,
+            partition=line.partition,
+            tags=line.tags,
+        )
     elif isinstance(line, RunReaches):
         _run_reaches(world, line)
     elif isinstance(line, StartRun):

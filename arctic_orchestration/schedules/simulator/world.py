@@ -146,6 +146,30 @@ class World(EventList):
             )
         )
 
+    def request(
+        self,
+        at: datetime,
+        sensor: str,
+        *,
+        job: str | None = None,
+        run_key: str | None = None,
+        partition: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """A sensor that is a source requests a run; whether its run key is new is not looked up."""
+        self.events.append(
+            Event(
+                kind=EventKind.REQUEST,
+                subject=sensor,
+                at=at,
+                storage_id=len(self.events) + 1,
+                job=job,
+                run_key=run_key,
+                partition=partition,
+                tags=tags or {},
+            )
+        )
+
     # Runs.
 
     def launch(self, request: LaunchRequest, at: datetime) -> SimulatedRun | None:

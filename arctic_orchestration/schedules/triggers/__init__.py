@@ -17,6 +17,7 @@ from arctic_orchestration.schedules.triggers.freshness import Freshness
 from arctic_orchestration.schedules.triggers.partition_end import PartitionEnd
 from arctic_orchestration.schedules.triggers.partitions import Partitions
 from arctic_orchestration.schedules.triggers.quiet import Quiet
+from arctic_orchestration.schedules.triggers.requests import Requests
 from arctic_orchestration.schedules.triggers.run import Run
 from arctic_orchestration.schedules.triggers.then import Then
 from arctic_orchestration.specification import untag
@@ -31,6 +32,7 @@ TriggerUnion = (
     | Elapsed
     | Check
     | Freshness
+    | Requests
     | AllOf
     | AnyOf
     | Then
@@ -66,6 +68,7 @@ __all__ = [
     "PartitionEnd",
     "Partitions",
     "Quiet",
+    "Requests",
     "Run",
     "Then",
     "Ticks",

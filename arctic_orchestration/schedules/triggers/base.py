@@ -144,6 +144,11 @@ class Trigger(Tagged):
         """Whether a job's timeout begins with the tick of the first leaf, each with its own job."""
         return False
 
+    @property
+    def is_one_event(self) -> bool:
+        """Whether each event is a job of its own, whatever the schedule coalesces."""
+        return False
+
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         """Returns the result at ``now``, given the arrivals of each leaf in order."""
         raise NotImplementedError

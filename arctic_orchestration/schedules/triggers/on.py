@@ -14,6 +14,7 @@ from arctic_orchestration.schedules.triggers.freshness import Freshness
 from arctic_orchestration.schedules.triggers.partition_end import PartitionEnd
 from arctic_orchestration.schedules.triggers.partitions import Partitions
 from arctic_orchestration.schedules.triggers.quiet import Quiet
+from arctic_orchestration.schedules.triggers.requests import Requests
 from arctic_orchestration.schedules.triggers.run import Run
 from arctic_orchestration.schedules.triggers.then import Then
 
@@ -144,6 +145,11 @@ def check(
 def freshness(asset: str, *, state: str | Sequence[str]) -> Freshness:
     """Fires when the freshness policy of ``asset`` changes to a state; see `Freshness`."""
     return Freshness.parse({"asset": asset, "state": state}, field="freshness")
+
+
+def requests(sensor: object, *, job: str | None = None) -> Requests:
+    """Fires at each run request of a source, a sensor or its name; see `Requests`."""
+    return Requests.parse({"sensor": getattr(sensor, "name", sensor), "job": job}, field="requests")
 
 
 def any_of(*triggers: Trigger) -> AnyOf:

@@ -133,6 +133,11 @@ def line_of(event: Event, location: Location) -> dict[str, Any] | None:
             }  # fmt: skip
         case EventKind.FRESHNESS:
             line = {"event": "freshness", "asset": event.subject, "state": event.state}
+        case EventKind.REQUEST:
+            line = {
+                "event": "request", "sensor": event.subject, "job": event.job,
+                "run_key": event.run_key, "tags": dict(event.tags), **common,
+            }  # fmt: skip
         case _:
             return None
     return {name: value for name, value in line.items() if value is not None}

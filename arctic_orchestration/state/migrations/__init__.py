@@ -94,6 +94,7 @@ def tables() -> sa.MetaData:
         partition_tables,
         run_queue_tables,
         service_tables,
+        source_tables,
     )
     from arctic_orchestration.state.tables import metadata
 

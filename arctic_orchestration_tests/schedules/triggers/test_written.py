@@ -111,10 +111,15 @@ WRITTEN: list[tuple[str, Trigger, dict[str, Any] | None]] = [
     ),
 ]
 #: not for a schedule with partitions, unlike those above
-THEN = (
-    "then: [{cron: {expression: 0 4 * * *}}, {partitions: {asset: a, metadata: {source: api}}}]",
-    on.then(on.cron("0 4 * * *"), on.partitions("a", metadata={"source": "api"})),
-)
+UNPARTITIONED: list[tuple[str, Trigger]] = [
+    (
+        "then: [{cron: {expression: 0 4 * * *}}, "
+        "{partitions: {asset: a, metadata: {source: api}}}]",
+        on.then(on.cron("0 4 * * *"), on.partitions("a", metadata={"source": "api"})),
+    ),
+    ("requests: {sensor: s}", on.requests("s")),
+    ("requests: {sensor: s, job: j}", on.requests("s", job="j")),
+]
 
 
 @pytest.mark.parametrize(("text", "trigger", "form"), WRITTEN)
@@ -142,12 +147,13 @@ def test_a_trigger_is_one_in_every_form(
 
 def test_each_trigger_is_written_here() -> None:
     """One that is registered has a line above."""
-    assert {*(trigger.kind for _, trigger, _ in WRITTEN), THEN[1].kind} == set(KINDS)
+    written = [*(trigger for _, trigger, _ in WRITTEN), *(trigger for _, trigger in UNPARTITIONED)]
+    assert {trigger.kind for trigger in written} == set(KINDS)
 
 
-def test_a_then_is_one_in_every_form() -> None:
+@pytest.mark.parametrize(("text", "trigger"), UNPARTITIONED)
+def test_one_without_partitions_is_one_in_every_form(text: str, trigger: Trigger) -> None:
     """As the others, in a schedule without partitions."""
-    text, trigger = THEN
     loaded = yaml.safe_load(text)
     assert trigger.to_form() == loaded
     form = {"name": "s", "target": "made", "trigger": loaded}

@@ -1,0 +1,214 @@
+"""Evaluates plain sensors of Dagster as sources, each in a thread of its own."""
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import dagster as dg
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.dagster_internals import (
+    InstanceRef,
+    InstigatorStatus,
+    InstigatorType,
+    evaluate_sensor,
+    sensor_resources,
+)
+from arctic_orchestration.event_log.escaping import escaped, is_storable, is_too_deep
+from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.schedules.schedule import refused_tag
+from arctic_orchestration.schedules.sources import Evaluation, SourceState
+
+#: how long a tick waits for its sensors; the result of a slower one is taken in a later tick
+TICK_SECONDS = 10.0
+#: parts of a run request that no job of ours can carry
+_UNSUPPORTED = ("asset_check_keys", "stale_assets_only", "asset_graph_subset")
+
+
+def is_plain(sensor: object) -> bool:
+    """Returns whether it is a sensor of user code alone: no asset, run status or other kind."""
+    return type(sensor) is dg.SensorDefinition
+
+
+@dataclass
+class _Call:
+    """A running evaluation."""
+
+    state: SourceState
+    done: threading.Event = field(default_factory=threading.Event)
+    result: Evaluation | None = None
+
+
+class CodeSources:
+    """The sources that a code location declares."""
+
+    def __init__(
+        self, sensors: Sequence[dg.SensorDefinition], repository: dg.RepositoryDefinition
+    ) -> None:
+        self._sensors = {sensor.name: sensor for sensor in sensors}
+        self._repository = repository
+        self._reference: InstanceRef | None = None
+        self._location: str | None = None
+        self._calls: dict[str, _Call] = {}
+
+    def renew(self, reference: InstanceRef, location: str | None) -> None:
+        """Takes the instance of the present tick, and the name of the code location if known."""
+        self._reference, self._location = reference, location
+
+    @property
+    def intervals(self) -> Mapping[str, timedelta]:
+        return {
+            name: timedelta(seconds=sensor.minimum_interval_seconds or 0)
+            for name, sensor in self._sensors.items()
+        }
+
+    def evaluate(self, due: Sequence[SourceState]) -> Sequence[Evaluation]:
+        """Begins the evaluations, and returns those that have ended after some seconds."""
+        for state in due:
+            if state.name not in self._calls:
+                call = self._calls[state.name] = _Call(state)
+                threading.Thread(
+                    target=self._call, args=(call,), daemon=True, name=f"source {state.name}"
+                ).start()
+        until = time.monotonic() + TICK_SECONDS
+        ended = []
+        for state in due:
+            call = self._calls[state.name]
+            if call.done.wait(max(0.0, until - time.monotonic())):
+                del self._calls[state.name]
+                assert call.result is not None
+                ended.append(call.result)
+        return ended
+
+    def _call(self, call: _Call) -> None:
+        try:
+            call.result = self._result(call.state)
+        except BaseException as error:
+            # Also SystemExit, which would end the thread without a result.
+            call.result = Evaluation(
+                state=call.state, problem=escaped(f"its sensor failed: {error!r}")
+            )
+        finally:
+            call.done.set()
+
+    def _result(self, state: SourceState) -> Evaluation:
+        sensor, at = self._sensors[state.name], state.evaluated_at
+        with dg.SensorEvaluationContext(
+            self._reference,
+            last_tick_completion_time=at.timestamp() if at else None,
+            last_run_key=state.last_run_key,
+            cursor=state.cursor,
+            repository_name=self._repository.name,
+            repository_def=self._repository,
+            sensor_name=sensor.name,
+            resources=sensor_resources(sensor, self._repository),
+        ) as context:
+            if self._is_dagsters(sensor.name, context.instance):
+                raise RuntimeError("Dagster runs the sensor itself: stop it there first")
+            found = evaluate_sensor(sensor, context)
+            cursor, skipped = context.cursor, None
+            requests: list[dg.RunRequest] = []
+            for item in found:
+                if isinstance(item, dg.SensorResult):
+                    _apply(item, context)
+                    requests += item.run_requests or []
+                    skipped = item.skip_reason.skip_message if item.skip_reason else skipped
+                    cursor = item.cursor or cursor
+                elif isinstance(item, dg.RunRequest):
+                    requests.append(item)
+                elif isinstance(item, dg.SkipReason):
+                    skipped = item.skip_message or "it gave no reason"
+                elif item is not None:
+                    raise TypeError(f"it returned {type(item).__name__}, expected run requests")
+        if cursor is not None and not is_storable(cursor):
+            raise ValueError(f"its cursor is {cursor!r}, expected text that a database can hold")
+        if requests:
+            skipped = None
+        return Evaluation(
+            state=state,
+            requests=[_event(sensor, request) for request in requests],
+            cursor=cursor,
+            skipped=None if skipped is None else escaped(skipped),
+        )
+
+    def _is_dagsters(self, name: str, instance: dg.DagsterInstance) -> bool:
+        """Returns whether Dagster evaluates the sensor, too: each request would be two runs."""
+        if not self._repository.has_sensor_def(name):
+            return False
+        status = self._repository.get_sensor_def(name).default_status
+        by_default = status is dg.DefaultSensorStatus.RUNNING
+        for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
+            here = state.repository_selector.location_name
+            if state.instigator_name == name and self._location in (None, here):
+                is_default = state.status is InstigatorStatus.DECLARED_IN_CODE
+                return by_default if is_default else state.is_running
+        return by_default
+
+
+def _apply(result: dg.SensorResult, context: dg.SensorEvaluationContext) -> None:
+    """Applies what else a result holds: its changes of partitions, which may be repeated.
+
+    Raises a ValueError for events: a repeated evaluation would store them twice.
+    """
+    if result.asset_events:
+        raise ValueError(
+            f"its result has {len(result.asset_events)} asset_events, which a source cannot have: "
+            "report them with context.instance.report_runless_asset_event"
+        )
+    for change in result.dynamic_partitions_requests or ():
+        name, keys = change.partitions_def_name, list(change.partition_keys)
+        if isinstance(change, dg.AddDynamicPartitionsRequest):
+            context.instance.add_dynamic_partitions(name, keys)
+        else:
+            for key in keys:
+                context.instance.delete_dynamic_partition(name, key)
+
+
+def _event(sensor: dg.SensorDefinition, request: dg.RunRequest) -> Event:
+    """Returns the event of a run request; one that no run can be made of says why."""
+    event = Event(kind=EventKind.REQUEST, subject=sensor.name, at=utc_now())
+    key = escaped(request.run_key or "") or None
+    try:
+        return _checked(event, sensor, request)
+    except Exception as error:
+        job = escaped(request.job_name) if request.job_name else None
+        return replace(event, run_key=key, job=job, problem=escaped(str(error)))
+
+
+def _checked(event: Event, sensor: dg.SensorDefinition, request: dg.RunRequest) -> Event:
+    for name in _UNSUPPORTED:
+        if getattr(request, name):
+            raise ValueError(f"it has {name}, which a source cannot have")
+    for key in request.tags:
+        if (expected := refused_tag(key)) is not None:
+            raise ValueError(f"tag {key}: expected {expected}")
+    job = request.job_name or _only_job(sensor)
+    assets = [key.to_user_string() for key in request.asset_selection or ()]
+    texts = [request.run_key, request.partition_key, job, *assets]
+    for text in (*texts, *request.tags, *request.tags.values()):
+        if text is not None and not is_storable(text):
+            raise ValueError(f"it has {text!r}, expected text that a database can hold")
+    try:
+        config = json.loads(json.dumps(dict(request.run_config), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"run_config: expected values that JSON can hold ({error})") from None
+    if is_too_deep(config) or not is_storable(json.dumps(config, ensure_ascii=False)):
+        raise ValueError("run_config: expected values that a database can hold")
+    return replace(
+        event,
+        run_key=request.run_key or None,
+        job=job,
+        partition=request.partition_key,
+        assets=tuple(assets),
+        tags=dict(request.tags),
+        run_config=config or None,
+    )
+
+
+def _only_job(sensor: dg.SensorDefinition) -> str | None:
+    """Returns the job that a sensor's requests are for; None: assets, several jobs, or none."""
+    names = [target.job_name for target in sensor.targets]
+    return names[0] if len(names) == 1 and not names[0].startswith("__") else None
