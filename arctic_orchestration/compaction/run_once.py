@@ -7,7 +7,7 @@ table's commit lease. It only skips the commit interval.
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pyiceberg.catalog import Catalog
@@ -59,6 +59,7 @@ def offer_now(
     now: datetime,
     *,
     force: bool = False,
+    full: bool = False,
     by: Actor = _A_PERSON,
     action: str = "plan",
 ) -> tuple[TablePlan, Offered | None]:
@@ -70,6 +71,7 @@ def offer_now(
         table: its name there; it is registered with compaction.
         now: the moment.
         force: everything that can be improved is, regardless of thresholds.
+        full: all files are rewritten; implies ``force``.
         by: who requests it.
         action: the requesting command, for the audit log.
 
@@ -85,11 +87,12 @@ def offer_now(
         ConfigurationError: the state database is bound to another catalog.
     """
     catalog_binding.require_same(database, catalog)
+    force = force or full
     loaded = load_table(catalog, table)
     policy = Policy.of(loaded.properties, table)
     with database.begin() as tx:
         row = queues.see_table(tx, table, queue=policy.queue, level=policy.level, now=now)
-        state = state_of(tx, table, now, forced=force)
+        state = replace(state_of(tx, table, now, forced=force), full=full)
     # After the row: a commit in between makes the offer stale.
     plan = plan_loaded(load_table(catalog, table), policy, state, now)
     if plan.refused is not None:
@@ -134,6 +137,7 @@ def compact_now(
     now: datetime,
     *,
     force: bool = False,
+    full: bool = False,
     parallelism: int = 2,
     on_plan: Callable[[TablePlan], None] | None = None,
     on_event: Callable[[WorkerEvent], None] | None = None,
@@ -158,7 +162,9 @@ def compact_now(
     Errors:
         as :func:`offer_now`.
     """
-    plan, offered = offer_now(database, catalog, table, now, force=force, by=by, action="run")
+    plan, offered = offer_now(
+        database, catalog, table, now, force=force, full=full, by=by, action="run"
+    )
     if on_plan is not None:
         on_plan(plan)
     give_up_at = time.monotonic() + patience.total_seconds()

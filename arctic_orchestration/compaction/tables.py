@@ -226,6 +226,32 @@ def note_merged(
         tx.execute(new, rows)
 
 
+def rewritten(tx: sa.Connection, table: str) -> dict[str, int]:
+    """Returns the sequence number of the last full rewrite of each partition that had one."""
+    col = compaction_partitions.c
+    query = sa.select(col.partition, col.sequence_number)
+    query = query.where(col.table_name == table, col.sequence_number.is_not(None))
+    return {row.partition: row.sequence_number for row in tx.execute(query)}
+
+
+def note_rewritten(tx: sa.Connection, table: str, partition: str, sequence_number: int) -> None:
+    """Records the sequence number of a full rewrite, after :func:`note_merged`; the largest counts.
+
+    Args:
+        tx: the transaction.
+        table: the table.
+        partition: the name of the partition.
+        sequence_number: of the snapshot that was planned from.
+    """
+    col = compaction_partitions.c
+    tx.execute(
+        sa.update(compaction_partitions)
+        .where(col.table_name == table, col.partition == partition, col.kind == TaskKind.FULL.value)
+        .where(sa.func.coalesce(col.sequence_number, -1) < sequence_number)
+        .values(sequence_number=sequence_number)
+    )
+
+
 def rest(tx: sa.Connection, name: str, reason: str, now: datetime) -> datetime:
     """Makes a locked table rest, twice as long as the last time, at most a day.
 

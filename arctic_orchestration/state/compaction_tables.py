@@ -294,6 +294,8 @@ compaction_partitions = sa.Table(
     sa.Column("partition", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, primary_key=True),
     sa.Column("committed_at", UtcTime, nullable=False),
+    # Of a full rewrite: of the snapshot that was planned from, which its outputs have, too.
+    sa.Column("sequence_number", sa.BigInteger),
 )
 
 compaction_rests = sa.Table(

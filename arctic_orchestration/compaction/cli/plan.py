@@ -34,12 +34,18 @@ ForceOption = Annotated[
 ]
 
 
+FullOption = Annotated[
+    bool, typer.Option("--full", help="All files are rewritten, and sorted; implies --force.")
+]
+
+
 def plan(
     table: TableArgument,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only shows it; nothing is offered.")
     ] = False,
     force: ForceOption = False,
+    full: FullOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Plan a table and offer the plan to its queue.
@@ -53,13 +59,14 @@ def plan(
         Policy.of(state.table(table).properties, table)
         with working("reading manifests"):
             if dry_run:
-                made, offered = plan_now(state, table, now, force=force), None
+                made, offered = plan_now(state, table, now, force=force, full=full), None
             else:
                 from arctic_orchestration.compaction.run_once import offer_now
 
                 made, offered = offer_now(
-                    state.database, state.catalog, table, now, force=force, by=state.actor
-                )
+                    state.database, state.catalog, table, now, force=force, full=full,
+                    by=state.actor,
+                )  # fmt: skip
     if as_json:
         document = {"table": table, "dry_run": dry_run, **PlanDocument.from_record(made).to_json()}
         print_json({**document, **offer_json(offered)})
@@ -70,7 +77,9 @@ def plan(
         console().print(escape(offer_text(offered)))
 
 
-def plan_now(state: Opened, table: str, now: datetime, *, force: bool = False) -> TablePlan:
+def plan_now(
+    state: Opened, table: str, now: datetime, *, force: bool = False, full: bool = False
+) -> TablePlan:
     """Returns what would be merged in a table now; writes nothing.
 
     Errors:
@@ -80,7 +89,7 @@ def plan_now(state: Opened, table: str, now: datetime, *, force: bool = False) -
     """
     from arctic_orchestration.compaction.planning.table_planner import plan_table
 
-    return plan_table(state.database, state.catalog, table, now, forced=force)
+    return plan_table(state.database, state.catalog, table, now, forced=force or full, full=full)
 
 
 def print_plan(table: str, plan: TablePlan) -> None:

@@ -49,6 +49,7 @@ PROPERTIES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("major.interval", "major_interval", _interval),
     ("major.delete-files", "major_delete_files", _text),
     ("major.deleted-rows", "major_deleted_rows", _text),
+    ("full.interval", "full_interval", _interval),
     ("max-task-size", "max_task_size", _size),
     ("max-files", "max_files", _text),
     ("check-interval", "check_interval", format_duration),

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.cli.context import TableArgument, opened_compaction
-from arctic_orchestration.compaction.cli.plan import ForceOption, offer_json, offer_text
+from arctic_orchestration.compaction.cli.plan import ForceOption, FullOption, offer_json, offer_text
 from arctic_orchestration.compaction.cli.records import print_records
 from arctic_orchestration.compaction.cli.spark import ConfOption, LakeSpark
 from arctic_orchestration.compaction.planning.policy import Policy
@@ -34,6 +34,7 @@ _INTERRUPTED = 130
 def run(
     table: TableArgument,
     force: ForceOption = False,
+    full: FullOption = False,
     way: Annotated[
         str | None,
         typer.Option(
@@ -78,6 +79,7 @@ def run(
                         table,
                         utc_now(),
                         force=force,
+                        full=full,
                         parallelism=parallelism,
                         on_plan=on_plan,
                         on_event=shown,

@@ -17,7 +17,7 @@ from arctic_orchestration.compaction.commit import records
 from arctic_orchestration.compaction.commit.commit_leases import CommitLease
 from arctic_orchestration.compaction.commit.records import CompactionRecord
 from arctic_orchestration.compaction.queue import backoff, task_store
-from arctic_orchestration.compaction.queue.task import Task, TaskState
+from arctic_orchestration.compaction.queue.task import Task, TaskKind, TaskState
 from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState
 from arctic_orchestration.compaction.work.attempts import Time
 from arctic_orchestration.errors import InvalidInput, NotFound, Refused, TransitionRefused
@@ -145,6 +145,10 @@ def committed(
     records.write(tx, record)
     tables.wake(tx, table)
     tables.note_merged(tx, table, ((task.kind, task.partition) for task in fresh), now)
+    for task in fresh:
+        if task.kind is TaskKind.FULL:
+            number = task_store.group_of(tx, task.id).sequence_number
+            tables.note_rewritten(tx, table, task.partition, number)
     tx.execute(
         sa.update(compaction_tables)
         .where(compaction_tables.c.name == table)

@@ -3,9 +3,11 @@
 Each partition (of each partition spec) is decided separately:
 
 - files that exceed a task, with their deletes, are left alone, and cause nothing;
-- *major*, if it has enough undersized files, enough deletes, or an oversized file, or if its small
-  files have waited for the interval of majors: all files that are not done are repacked; files with
-  deletes, if the partition has enough of them; an oversized file is split;
+- *full*, if it has changed and the interval of full rewrites has passed: all of its files are
+  packed and written again;
+- else *major*, if it has enough undersized files, enough deletes, or an oversized file, or if its
+  small files have waited for the interval of majors: all files that are not done are repacked;
+  files with deletes, if the partition has enough of them; an oversized file is split;
 - else *minor*, if it has enough fragments, or if these have waited for the interval of minors: only
   its fragments are packed. A file larger than all others of its bin together is excluded, so each
   time that a byte is rewritten its file is at least twice as large as before: from fragments of 1
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from arctic_orchestration.compaction.planning.due_moments import due_moments
 from arctic_orchestration.compaction.planning.packing import Limits, in_order, pack
 from arctic_orchestration.compaction.planning.partition_files import (
     PartitionFiles,
@@ -49,7 +52,6 @@ if TYPE_CHECKING:
 NameOf = Callable[[int, tuple[Any, ...]], str]
 
 _PARQUET = "parquet"
-_EVER = datetime.min.replace(tzinfo=UTC)
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -200,7 +202,7 @@ class _Planner:
         if here.too_large:
             most = format_bytes(self.policy.max_task_size)
             notes.append(f"{counted(len(here.too_large), 'file')} too large for a task of {most}")
-        due = self._due(here, name)
+        due = due_moments(here, name, self.policy, self.state)
         choice = self._choice(here, due) if free else None
         tasks: list[PlannedTask] = []
         left: Left | None = None
@@ -245,25 +247,15 @@ class _Planner:
         moments = [resting[file.path] for file in files if file.path in resting]
         return [file for file in files if file.path not in resting], min(moments, default=None)
 
-    def _due(self, here: PartitionFiles, name: str) -> dict[TaskKind, datetime]:
-        """Returns the moment from which its small files are merged, however few."""
-        merged = self.state.merged_at
-        major = merged.get((TaskKind.MAJOR, name), _EVER)
-        minor = max(major, merged.get((TaskKind.MINOR, name), _EVER))
-        small = in_order((*here.fragments, *here.undersized))
-        found = {}
-        for kind, files, interval, last in (
-            (TaskKind.MINOR, here.fragments, self.policy.minor_interval, minor),
-            (TaskKind.MAJOR, small, self.policy.major_interval, major),
-        ):
-            if interval is not None and len(files) > 1:
-                written = self.state.written_at(files[0].sequence_number) or _EVER
-                found[kind] = max(written, last) + interval
-        return found
-
     def _choice(self, here: PartitionFiles, due: Mapping[TaskKind, datetime]) -> _Choice | None:
         if self.state.forced:
-            return _Choice(kind=TaskKind.MAJOR, reason="it was requested", applies_deletes=True)
+            kind = TaskKind.FULL if self.state.full else TaskKind.MAJOR
+            return _Choice(kind=kind, reason="it was requested", applies_deletes=True)
+        if due.get(TaskKind.FULL, _NEVER) <= self.now:
+            often = format_duration(self.policy.full_interval or timedelta(0))
+            files = counted(len(here.files), "file")
+            reason = f"{files}, changed and not rewritten as a whole for {often}"
+            return _Choice(kind=TaskKind.FULL, reason=reason, applies_deletes=True)
         deletes = self._deletes(here)
         reasons = [deletes] if deletes is not None else []
         if here.oversized:
@@ -326,8 +318,11 @@ class _Planner:
         self, choice: _Choice, here: PartitionFiles
     ) -> tuple[list[tuple[LiveFile, ...]], Left]:
         """Returns the files of each task, and, if there are none, the reason."""
-        split = here.oversized if choice.kind is TaskKind.MAJOR else ()
+        split = here.oversized if choice.kind is not TaskKind.MINOR else ()
         chosen = list(here.fragments)
+        if choice.kind is TaskKind.FULL:
+            others = {file.path for file in (*here.too_large, *split)}
+            chosen = [file for file in here.files if file.path not in others]
         if choice.kind is TaskKind.MAJOR:
             chosen += here.undersized
             if choice.applies_deletes:
@@ -349,7 +344,8 @@ class _Planner:
                 kept = _without_larger(files, least=2 if choice.waited else 1)
                 if len(kept) < 2 <= len(files):
                     cause = Left.GROWING
-            if len(kept) > 1 or (choice.applies_deletes and kept[0].deletes):
+            alone = choice.kind is TaskKind.FULL or (choice.applies_deletes and kept[0].deletes)
+            if len(kept) > 1 or alone:
                 groups.append(kept)
         groups += [(file,) for file in split]
         return groups, cause

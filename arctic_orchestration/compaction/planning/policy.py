@@ -66,6 +66,8 @@ class Policy:
     major_min_files: int = 8
     #: the interval at which all small files are merged, however few; none: never
     major_interval: timedelta | None = _DAY
+    #: the interval at which all files of a changed partition are rewritten; none: never
+    full_interval: timedelta | None = None
     #: the number of delete files in a partition that triggers applying them
     major_delete_files: int = 10
     #: the share of deleted rows, from 0 to 1, that triggers the same
@@ -151,6 +153,7 @@ class _Reader:
             minor_interval=self._own("minor.interval", _interval, default.minor_interval),
             major_min_files=self._count("major.min-files", 2, default.major_min_files),
             major_interval=self._own("major.interval", _interval, default.major_interval),
+            full_interval=self._own("full.interval", _interval, default.full_interval),
             major_delete_files=self._count("major.delete-files", 1, default.major_delete_files),
             major_deleted_rows=self._own("major.deleted-rows", _share, default.major_deleted_rows),
             max_task_size=self._size("max-task-size", 4 * target),

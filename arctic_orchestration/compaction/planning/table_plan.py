@@ -15,7 +15,7 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retried:
-    """A failed task that is retried unchanged, so that its failures count."""
+    """A task that stays as it is: a failed one, whose failures count, or one of a full rewrite."""
 
     kind: TaskKind
     #: why it was planned
@@ -29,6 +29,8 @@ class PlanState:
 
     #: when a task of a kind was last committed in a partition, by its name
     merged_at: Mapping[tuple[TaskKind, str], datetime] = field(default_factory=dict)
+    #: the sequence numbers of the last full rewrites, by the partition's name
+    rewritten: Mapping[str, int] = field(default_factory=dict)
     #: when files of a sequence number were written; none: long ago
     written_at: Callable[[int], datetime | None] = lambda _: None
     #: data files of tasks that are claimed or merged: they are excluded
@@ -41,6 +43,8 @@ class PlanState:
     retried: tuple[Retried, ...] = ()
     #: whether a person requested it: everything that can be improved is
     forced: bool = False
+    #: whether all files are to be rewritten then
+    full: bool = False
 
 
 class Left(StrEnum):

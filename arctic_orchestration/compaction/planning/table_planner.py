@@ -40,6 +40,7 @@ def plan_table(
     now: datetime,
     *,
     forced: bool = False,
+    full: bool = False,
 ) -> TablePlan:
     """Returns what would be merged in a table now; writes nothing.
 
@@ -50,6 +51,7 @@ def plan_table(
         now: the moment.
         forced: everything that can be improved is, regardless of thresholds, and also where
             compaction is disabled.
+        full: all files are rewritten, whether or not that improves them; with ``forced``.
 
     Errors:
         NotFound: the catalog does not have the table.
@@ -63,7 +65,7 @@ def plan_table(
             state = state_of(tx, identifier, now, forced=forced)
     table = load_table(catalog, identifier)
     policy = Policy.of(table.properties, identifier)
-    return plan_loaded(table, policy, replace(state, forced=forced), now)
+    return plan_loaded(table, policy, replace(state, forced=forced, full=full), now)
 
 
 def plan_loaded(table: Table, policy: Policy, state: PlanState, now: datetime) -> TablePlan:
@@ -108,18 +110,22 @@ def state_of(tx: sa.Connection, table: str, now: datetime, *, forced: bool = Fal
     held_partitions = set()
     retried = []
     for task in task_store.tasks(tx, table=table, states=LIVE):
-        if task.state is TaskState.PLANNED and (forced or not task.forced):
+        # The other files of its partition may be rewritten already: it does not become due again.
+        is_waiting = task.state is TaskState.PLANNED and (forced or not task.forced)
+        is_rest = is_waiting and task.kind is TaskKind.FULL and not forced
+        if is_waiting and not is_rest:
             continue
-        if task.state is TaskState.FAILED:
+        if task.state is TaskState.FAILED or is_rest:
             retried.append(
                 Retried(kind=task.kind, reason=task.planned_reason, paths=frozenset(paths[task.id]))
             )
         else:
             held_files |= paths[task.id]
-        if task.kind is TaskKind.MAJOR:
+        if task.kind is not TaskKind.MINOR and not is_rest:
             held_partitions.add(task.partition)
     return PlanState(
         merged_at=tables.partitions_merged_at(tx, table),
+        rewritten=tables.rewritten(tx, table),
         forced=forced,
         held_files=frozenset(held_files),
         held_partitions=frozenset(held_partitions),

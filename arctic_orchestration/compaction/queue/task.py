@@ -55,8 +55,10 @@ class TaskKind(StrEnum):
 
     #: merges small files of a partition
     MINOR = "minor"
-    #: rewrites a partition, with all deletes applied
+    #: merges small files of a partition, and applies deletes
     MAJOR = "major"
+    #: rewrites all files of a partition, in the table's present sort order
+    FULL = "full"
 
 
 LIVE = (TaskState.PLANNED, TaskState.CLAIMED, TaskState.MERGED, TaskState.FAILED)

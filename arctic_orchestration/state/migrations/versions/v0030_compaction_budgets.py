@@ -1,4 +1,4 @@
-"""The hours and the budgets of compaction queues, and the maintenance of tables."""
+"""The hours and budgets of compaction queues, full rewrites, and the maintenance of tables."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,6 +13,8 @@ def upgrade() -> None:
     with op.batch_alter_table("arctic_compaction_queues", schema=None) as batch_op:
         batch_op.add_column(sa.Column("hours", sa.Text(), server_default="always", nullable=False))
         batch_op.add_column(sa.Column("budget", sa.Float(), server_default="0", nullable=False))
+    with op.batch_alter_table("arctic_compaction_partitions", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("sequence_number", sa.BigInteger(), nullable=True))
     op.create_table(
         "arctic_compaction_budgets",
         sa.Column("queue", sa.Text(), nullable=False),
