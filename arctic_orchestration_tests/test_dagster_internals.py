@@ -78,7 +78,8 @@ USED: dict[str, tuple[str, ...]] = {
     "CodeLocationOrigin": ("location_name",),
     "InstigatorState": (
         "status", "instigator_data", "with_status(status)", "with_data(instigator_data)",
-        "is_running", "instigator_name", "repository_selector",
+        "is_running", "instigator_name", "repository_selector", "instigator_origin_id",
+        "selector_id",
     ),
     "InstigatorStatus": ("RUNNING", "DECLARED_IN_CODE", "STOPPED"),
     "InstigatorTick": (
@@ -110,7 +111,7 @@ USED: dict[str, tuple[str, ...]] = {
         "_logger",
     ),
     "SensorInstigatorData": (
-        "last_tick_timestamp", "cursor", "last_tick_start_timestamp",
+        "last_tick_timestamp", "cursor", "last_run_key", "last_tick_start_timestamp",
         "last_sensor_start_timestamp", "last_tick_success_timestamp", "_replace",
     ),
     "SensorSnap": ("from_def(sensor_def repository_def)", "target_dict"),

@@ -1,7 +1,7 @@
 """Evaluates the sources that are due, and gives their requests to jobs; see ``sources``."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -82,6 +82,8 @@ class SourceIntake:
             states = self._due(tx, self._locked(tx), now)
         for evaluation in self._sources.evaluate(states) if states else ():
             try:
+                if evaluation.state.name in self._sources.adopted:
+                    evaluation = self._without_launched(evaluation)
                 with self._database.begin() as tx:
                     queue = JobQueue(tx, now)
                     counts, note, is_problem = self._store_one(queue, self._locked(tx), evaluation)
@@ -118,6 +120,17 @@ class SourceIntake:
             states.append(SourceState(name=name))
         return [state for state in states if _has_come(state, intervals[state.name], now)]
 
+    def _without_launched(self, evaluation: Evaluation) -> Evaluation:
+        """Takes out the requests of which Dagster has made runs; asks about each run key once."""
+        name = evaluation.state.name
+        keys = list(dict.fromkeys(r.run_key for r in evaluation.requests if r.run_key))
+        with self._database.begin() as tx:
+            known = _known_keys(tx, self._locked(tx), name, keys)
+        unknown = [key for key in keys if key not in known]
+        launched = self._sources.launched(name, unknown) if unknown else ()
+        left = [r for r in evaluation.requests if r.run_key not in launched]
+        return replace(evaluation, requests=left, launched=launched)
+
     def _store_one(
         self, queue: JobQueue, location: Location, evaluation: Evaluation
     ) -> tuple[Mapping[str, int], str, bool]:
@@ -143,7 +156,8 @@ class SourceIntake:
             return {}, "another dispatcher was first: this evaluation is dropped", False
         if evaluation.problem is not None:
             return {"failed sources": 1}, note, True
-        rows = [(location.id, state.name, key, now) for key in found.keys]
+        taken = [*found.keys, *evaluation.launched]
+        rows = [(location.id, state.name, key, now) for key in taken]
         if rows:
             dialect.insert_rows(
                 tx, source_requests, ("location_id", "source", "run_key", "at"), rows
@@ -192,12 +206,7 @@ class SourceIntake:
             )
             (wanted if is_wanted else unwanted).append(request)
         keys = list(dict.fromkeys(request.run_key for request in wanted if request.run_key))
-        known = source_requests.c
-        of_source = (known.location_id == location.id) & (known.source == name)
-        before: set[str] = set()
-        for first in range(0, len(keys), _KEYS_AT_ONCE):
-            some = dialect.among(tx, known.run_key, keys[first : first + _KEYS_AT_ONCE])
-            before.update(tx.execute(sa.select(known.run_key).where(of_source, some)).scalars())
+        before = _known_keys(tx, location, name, keys)
         new: list[Event] = []
         seen = set(before)
         for request in wanted:
@@ -207,6 +216,17 @@ class SourceIntake:
                 seen.add(request.run_key)
                 new.append(request)
         return _Sorted(new=new, keys=[key for key in keys if key not in before], unwanted=unwanted)
+
+
+def _known_keys(tx: sa.Connection, location: Location, name: str, keys: Sequence[str]) -> set[str]:
+    """Returns the run keys of a source that were taken before."""
+    known = source_requests.c
+    of_source = (known.location_id == location.id) & (known.source == name)
+    found: set[str] = set()
+    for first in range(0, len(keys), _KEYS_AT_ONCE):
+        some = dialect.among(tx, known.run_key, keys[first : first + _KEYS_AT_ONCE])
+        found.update(tx.execute(sa.select(known.run_key).where(of_source, some)).scalars())
+    return found
 
 
 def _has_come(state: SourceState, interval: timedelta, now: datetime) -> bool:

@@ -14,7 +14,7 @@ all count. A source is evaluated only while a schedule takes its requests: suspe
 takes is dropped with a warning, and its run key stays unused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -46,6 +46,8 @@ class Evaluation:
     skipped: str | None = None
     #: why it failed: nothing of it is stored
     problem: str | None = None
+    #: run keys of which Dagster has made runs: they count as taken
+    launched: Collection[str] = ()
 
 
 class Sources(Protocol):
@@ -56,8 +58,17 @@ class Sources(Protocol):
         """The minimum interval between two evaluations of each source, by its name."""
         ...
 
+    @property
+    def adopted(self) -> Collection[str]:
+        """The sources that Dagster may have evaluated itself before."""
+        ...
+
     def evaluate(self, due: Sequence[SourceState]) -> Sequence[Evaluation]:
         """Evaluates sources; does not raise, and leaves out those that take long."""
+        ...
+
+    def launched(self, name: str, run_keys: Sequence[str]) -> Collection[str]:
+        """Returns the run keys of which Dagster has made runs for an adopted source."""
         ...
 
 
@@ -65,6 +76,10 @@ class NoSources:
     """A code location without sources."""
 
     intervals: Mapping[str, timedelta] = {}
+    adopted: Collection[str] = ()
 
     def evaluate(self, due: Sequence[SourceState]) -> Sequence[Evaluation]:  # noqa: ARG002
+        return ()
+
+    def launched(self, name: str, run_keys: Sequence[str]) -> Collection[str]:  # noqa: ARG002
         return ()

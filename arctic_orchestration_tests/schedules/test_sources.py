@@ -41,6 +41,10 @@ class Files:
     #: called while it is evaluated
     meanwhile: Callable[[], None] = lambda: None
     intervals: Mapping[str, timedelta] = field(default_factory=lambda: {"files": timedelta(0)})
+    adopted: Sequence[str] = ()
+
+    def launched(self, name: str, run_keys: Sequence[str]) -> Sequence[str]:
+        return ()
 
     def evaluate(self, due: Sequence[SourceState]) -> Sequence[Evaluation]:
         (state,) = due
@@ -166,6 +170,8 @@ class _CursorFirst(SourceIntake):
 
         class _Apart:
             intervals = inner.intervals
+            adopted = ()
+            launched = inner.launched
 
             def evaluate(this, due: Sequence[SourceState]) -> Sequence[Evaluation]:
                 found = inner.evaluate(due)

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -11,9 +11,12 @@ import dagster as dg
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.dagster_internals import (
+    RUN_KEY_TAG,
     InstanceRef,
     InstigatorStatus,
     InstigatorType,
+    SensorInstigatorData,
+    TickStatus,
     evaluate_sensor,
     sensor_resources,
 )
@@ -22,6 +25,12 @@ from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.schedule import refused_tag
 from arctic_orchestration.schedules.sources import Evaluation, SourceState
 
+#: of a run that a sensor of Dagster requested
+SENSOR_NAME_TAG = "dagster/sensor_name"
+#: Dagster takes up no tick that its daemon left open so many seconds ago while it is stopped
+_LOST = 600.0
+#: run keys looked up at once
+_KEYS_AT_ONCE = 500
 #: how long a tick waits for its sensors; the result of a slower one is taken in a later tick
 TICK_SECONDS = 10.0
 #: parts of a run request that no job of ours can carry
@@ -57,6 +66,11 @@ class CodeSources:
     def renew(self, reference: InstanceRef, location: str | None) -> None:
         """Takes the instance of the present tick, and the name of the code location if known."""
         self._reference, self._location = reference, location
+
+    @property
+    def _given(self) -> InstanceRef:
+        assert self._reference is not None
+        return self._reference
 
     @property
     def intervals(self) -> Mapping[str, timedelta]:
@@ -96,8 +110,11 @@ class CodeSources:
 
     def _result(self, state: SourceState) -> Evaluation:
         sensor, at = self._sensors[state.name], state.evaluated_at
+        if state.name in self.adopted:
+            with dg.DagsterInstance.from_ref(self._given) as instance:
+                state = self._begun(sensor, state, instance)
         with dg.SensorEvaluationContext(
-            self._reference,
+            self._given,
             last_tick_completion_time=at.timestamp() if at else None,
             last_run_key=state.last_run_key,
             cursor=state.cursor,
@@ -106,8 +123,6 @@ class CodeSources:
             sensor_name=sensor.name,
             resources=sensor_resources(sensor, self._repository),
         ) as context:
-            if self._is_dagsters(sensor.name, context.instance):
-                raise RuntimeError("Dagster runs the sensor itself: stop it there first")
             found = evaluate_sensor(sensor, context)
             cursor, skipped = context.cursor, None
             requests: list[dg.RunRequest] = []
@@ -134,18 +149,53 @@ class CodeSources:
             skipped=None if skipped is None else escaped(skipped),
         )
 
-    def _is_dagsters(self, name: str, instance: dg.DagsterInstance) -> bool:
-        """Returns whether Dagster evaluates the sensor, too: each request would be two runs."""
-        if not self._repository.has_sensor_def(name):
-            return False
-        status = self._repository.get_sensor_def(name).default_status
-        by_default = status is dg.DefaultSensorStatus.RUNNING
-        for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
-            here = state.repository_selector.location_name
-            if state.instigator_name == name and self._location in (None, here):
-                is_default = state.status is InstigatorStatus.DECLARED_IN_CODE
-                return by_default if is_default else state.is_running
-        return by_default
+    @property
+    def adopted(self) -> Collection[str]:
+        return [name for name in self._sensors if self._repository.has_sensor_def(name)]
+
+    def launched(self, name: str, run_keys: Sequence[str]) -> Collection[str]:
+        """Returns the run keys of the runs that Dagster has made for its own sensor."""
+        found: set[str] = set()
+        with dg.DagsterInstance.from_ref(self._given) as instance:
+            for first in range(0, len(run_keys), _KEYS_AT_ONCE):
+                tags = {
+                    SENSOR_NAME_TAG: name,
+                    RUN_KEY_TAG: run_keys[first : first + _KEYS_AT_ONCE],
+                }
+                for run in instance.get_runs(dg.RunsFilter(tags=tags)):
+                    origin = run.remote_job_origin
+                    here = origin.location_name if origin else None
+                    if None in (here, self._location) or here == self._location:
+                        found.add(run.tags[RUN_KEY_TAG])
+        return found
+
+    def _begun(
+        self, sensor: dg.SensorDefinition, state: SourceState, instance: dg.DagsterInstance
+    ) -> SourceState:
+        """Returns the state to evaluate: the first one is where Dagster's own sensor was stopped.
+
+        Raises a RuntimeError while Dagster evaluates it: each request would be two runs.
+        """
+        if not self._repository.has_sensor_def(sensor.name):
+            return state
+        status = self._repository.get_sensor_def(sensor.name).default_status
+        runs, data = status is dg.DefaultSensorStatus.RUNNING, None
+        for one in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
+            here = one.repository_selector.location_name
+            if one.instigator_name != sensor.name or self._location not in (None, here):
+                continue
+            data = one.instigator_data
+            if one.status is not InstigatorStatus.DECLARED_IN_CODE:
+                runs = one.is_running
+            ticks = instance.get_ticks(one.instigator_origin_id, one.selector_id, limit=1)
+            is_open = ticks and ticks[0].status is TickStatus.STARTED
+            if is_open and not state.tick and ticks[0].timestamp > utc_now().timestamp() - _LOST:
+                raise RuntimeError("Dagster has not ended the last tick of the sensor")
+        if runs:
+            raise RuntimeError("Dagster runs the sensor itself: stop it there first")
+        if state.tick or not isinstance(data, SensorInstigatorData):
+            return state
+        return replace(state, cursor=data.cursor, last_run_key=data.last_run_key)
 
 
 def _apply(result: dg.SensorResult, context: dg.SensorEvaluationContext) -> None:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.schedules.dagster.adoption.session import Item, Session
+from arctic_orchestration.schedules.imports.draft import Outcome
 from arctic_orchestration.state.adoption_tables import adoptions
 from arctic_orchestration.state.tables import schedules
 from arctic_orchestration_tests.schedules.adoption.conftest import on_both
@@ -310,4 +311,19 @@ def test_dagsters_default_comes_back(project: Project) -> None:
     assert project.status("hourly") == "STOPPED"
     assert session.back(item) is None
     assert project.status("hourly") == "RUNNING"
+    session.close()
+
+
+def test_a_plain_sensor_becomes_a_source(project: Project) -> None:
+    """Listed with its schedule and what to do by hand; neither shadow nor cut-over begins."""
+    (drafted,) = (one for one in project.session().repositories[0].drafts if one.name == "files")
+    assert drafted.outcome is Outcome.APPROXIMATE
+    assert drafted.schedule is not None
+    assert drafted.schedule.trigger.to_form() == {"requests": {"sensor": "files"}}
+    assert "on.requests(sensor='files')" in str(drafted.python)
+    assert "Arctic(sources=[files]" in " ".join(drafted.draft.notes)
+    session = project.session()
+    for shadowed in (False, True):
+        with pytest.raises(TransitionRefused, match="By hand: deploy the schedule suspended"):
+            session.cut_over("files", approximate=True, shadowed=shadowed)
     session.close()

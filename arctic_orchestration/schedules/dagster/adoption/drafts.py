@@ -19,6 +19,7 @@ from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.schedules.dagster.adoption.conditions import draft_condition
 from arctic_orchestration.schedules.dagster.adoption.python_form import python_of
 from arctic_orchestration.schedules.dagster.every_job import EveryJobSensor
+from arctic_orchestration.schedules.dagster.sources import is_plain
 from arctic_orchestration.schedules.dagster.targets import assets_made
 from arctic_orchestration.schedules.imports.draft import Draft, Names, NotPossible, Options, Outcome
 from arctic_orchestration.schedules.imports.importer import Import
@@ -33,6 +34,10 @@ _STATUSES = {
     dg.DagsterRunStatus.CANCELED: "canceled",
     dg.DagsterRunStatus.STARTED: "started",
 }
+_OUTSIDE = (
+    "its function looks for something outside of Dagster, so no place is known at which it ends in "
+    "Dagster and begins here: a tick that Dagster evaluates at its stop may request the same"
+)
 _HOOK = "its function decides about each run: it becomes the request hook, which YAML cannot have"
 
 
@@ -74,7 +79,7 @@ class Drafted:
             **{key: report[key] for key in ("name", "outcome", "reasons", "notes")},
             "source": self.name,
             "kind": self.kind,
-            "needs_python": self.hook is not None,
+            "needs_python": self.hook is not None or self.kind == "sensor",
             "schedule": self.draft.form,
             "python": self.python,
             "yaml": self.yaml if self.draft.form is not None else None,
@@ -138,10 +143,7 @@ def _drafted(
                     "Dagster evaluates the conditions of all its assets together: see asset:NAME"
                 )
             case _:
-                raise NotPossible(
-                    "its function looks for something outside of Dagster: let it announce that, "
-                    "with arctic partitions add or the REST API, and let a schedule wait for it"
-                )
+                _plain_sensor(draft, definition, repository)
     except NotPossible as reason:
         draft.refuse(str(reason))
     return Drafted(name=name, kind=kind, draft=draft, definition=definition, hook=hook)
@@ -238,6 +240,35 @@ def _asset_sensor(
         coalesce=True,
     )
     return f"request_of({sensor.name})"
+
+
+def _plain_sensor(
+    draft: Draft, sensor: dg.SensorDefinition, repository: dg.RepositoryDefinition
+) -> None:
+    if not is_plain(sensor):
+        raise NotPossible(f"it is a {type(sensor).__name__}, which no part of a schedule is like")
+    if not sensor.targets:
+        raise NotPossible("it requests no runs: keep it")
+    draft.differs(_OUTSIDE)
+    if len(sensor.targets) > 1:
+        jobs = ", ".join(target.job_name for target in sensor.targets)
+        raise NotPossible(
+            f"jobs: {jobs}: a schedule has one target. Declare the sensor as a source, and a "
+            f"schedule for each job: on.requests({sensor.name}, job=...)"
+        )
+    draft.note(
+        f"it stays in the code, as a source: Arctic(sources=[{sensor.name}], schedules=[...]). By "
+        "hand: deploy the schedule suspended, stop the sensor in Dagster, and enable the schedule "
+        "when its last tick has ended. It begins at the cursor of Dagster's sensor, and takes no "
+        "run key of which Dagster has made a run"
+    )
+    draft.finish(
+        name=draft.names.schedule(sensor.name, draft),
+        description=sensor.description or "",
+        target=_target(_one_job(sensor), repository),
+        trigger={"requests": {"sensor": sensor.name}},
+        coalesce=True,
+    )
 
 
 def _run_status_sensor(

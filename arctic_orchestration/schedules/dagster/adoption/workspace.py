@@ -89,7 +89,7 @@ class LoadedRepository:
         elif isinstance(definition, dg.AssetSensorDefinition):
             read, write = asset_cursor(instance, definition.asset_key)
         else:
-            reasons = "; ".join(drafted.draft.reasons)
+            reasons = "; ".join([*drafted.draft.reasons, *drafted.draft.notes])
             if drafted.kind == "automation_condition":
                 reasons = "remove the condition, and enable the schedule, in one change of the code"
             raise TransitionRefused(f"{drafted.name} cannot be cut over: {reasons}")
