@@ -88,6 +88,8 @@ class Inventory:
     #: the mappings that assets declare on their dependencies, as JSON; ``null``: of a
     #: user-defined class
     mappings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    #: the sensors that are sources; None: unknown
+    sources: frozenset[str] | None = None
 
     def partitioning_of(self, target: Target) -> Partitioning | None:
         """Returns the partitions of a target; None: it has none, several kinds, or unknown ones."""
@@ -121,6 +123,7 @@ class Inventory:
                 job: partitionings[of] for job, of in sorted(self.job_partitions.items())
             },
             "mappings": self.mappings,
+            **({"sources": sorted(self.sources)} if self.sources is not None else {}),
         }
         return json.dumps(form, separators=(",", ":"))
 
@@ -157,6 +160,7 @@ class Inventory:
             },
             executable=frozenset(name for name, (runs, *_) in form["assets"].items() if runs),
             mappings=form.get("mappings", {}),
+            sources=frozenset(form["sources"]) if "sources" in form else None,
         )
 
 

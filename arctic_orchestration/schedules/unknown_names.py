@@ -22,7 +22,7 @@ from arctic_orchestration.schedules.lookup import near
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
-from arctic_orchestration.schedules.triggers import Run
+from arctic_orchestration.schedules.triggers import Requests, Run
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import schedule_keys, schedules
 
@@ -64,6 +64,8 @@ def unknown_names(
                 yield from _runs_of(f"{place}.{name}", asset, own)
             else:
                 yield from _arrivals_of(f"{place}.{name}", asset, known)
+        if isinstance(leaf, Requests) and own.sources is not None:
+            yield from _requests_of(f"{place}.sensor", leaf.sensor, own.sources)
         if isinstance(leaf, Run) and leaf.location is not None:
             places = known if leaf.location == ANY_LOCATION else {leaf.location}
             yield from _elsewhere(place, leaf, [known[at] for at in places if at in known])
@@ -128,6 +130,12 @@ def _runs_of(field: str, asset: str, own: Inventory) -> Iterator[UnknownName]:
         known = near(asset, sorted(own.executable))
         expected = f"an asset that this code location can run{known}"
         yield UnknownName(problem=InvalidInput(field, asset, expected), refused=True)
+
+
+def _requests_of(field: str, sensor: str, sources: frozenset[str]) -> Iterator[UnknownName]:
+    if sensor not in sources:
+        expected = f"a source of this code location{near(sensor, sorted(sources))}"
+        yield UnknownName(problem=InvalidInput(field, sensor, expected), refused=True)
 
 
 def _arrivals_of(field: str, asset: str, known: Mapping[str, Inventory]) -> Iterator[UnknownName]:

@@ -53,11 +53,26 @@ def test_an_inventory_is_read_back_as_it_was_written() -> None:
     newer = replace(OWN, assets={"raw/a": exact}, job_assets={}, executable=frozenset(),
                     job_partitions={"load": exact})  # fmt: skip
     assert Inventory.from_json(newer.to_json()) == newer
+    for sources in (frozenset[str](), frozenset({"files"})):
+        of_sources = replace(OWN, sources=sources)
+        assert Inventory.from_json(of_sources.to_json()) == of_sources
     earlier = json.loads(OWN.to_json())
     del earlier["made"]
     del earlier["jobs_by_partition"]
     earlier["partitions"] = [[keys, written] for keys, written, _ in earlier["partitions"]]
     assert Inventory.from_json(json.dumps(earlier)) == replace(OWN, job_assets={})
+
+
+def test_a_sensor_that_is_no_source_is_refused() -> None:
+    """Once the dispatcher has stored which ones there are."""
+    waits = schedule(trigger=on.requests("fils"))
+    known = {"here": replace(OWN, sources=frozenset({"files"}))}
+    (unknown,) = unknown_names(waits, "here", known)
+    assert unknown.refused
+    assert "trigger.requests.sensor" in str(unknown.problem)
+    assert "files" in str(unknown.problem)
+    assert list(unknown_names(schedule(trigger=on.requests("files")), "here", known)) == []
+    assert list(unknown_names(waits, "here", KNOWN)) == []
 
 
 def test_the_partitions_of_a_target_are_those_of_its_parts() -> None:

@@ -118,6 +118,8 @@ def print_events(events: list[ListedEvent], title: str | None, *, header: bool =
             f"{event.rows} rows" if event.rows is not None else "",
             _check_text(event),
             f"{event.previous_state} to {event.state}" if event.state else "",
+            f"job {event.job}" if event.job else "",
+            f"run key {event.run_key}" if event.run_key else "",
             event.problem or "",
         ]
         shown.add(

@@ -262,7 +262,9 @@ class DispatcherSensor(EveryJobSensor):
                 cluster=settings.cluster,
                 location=location,
                 owner=f"{origin.location_name}/{repository.name}" if origin else None,
-                inventory=inventory_of(repository),
+                inventory=replace(
+                    inventory_of(repository), sources=frozenset(one.name for one in self._sources)
+                ),
                 feed=log,
                 lookup=log,
                 targets=targets,
