@@ -563,8 +563,12 @@ def sqlite_run_database(storage: object) -> str | None:
 
 def connect_postgres(storage: Any, **engine: Any) -> "sqlalchemy.Engine":
     """Returns an engine for the server of a storage, with its way to get passwords."""
-    token_provider = getattr(storage, "_token_provider", None)
-    return create_postgres_engine(storage.postgres_url, token_provider, **engine)
+    return create_postgres_engine(storage.postgres_url, token_provider_of(storage), **engine)
+
+
+def token_provider_of(storage: Any) -> Any:
+    """Returns what makes the passwords of a Postgres storage; none: its URL has the password."""
+    return getattr(storage, "_token_provider", None)
 
 
 def create_postgres_engine(

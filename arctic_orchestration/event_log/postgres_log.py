@@ -5,19 +5,21 @@ import zlib
 from collections.abc import Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import sqlalchemy
 from dagster_postgres import PostgresEventLogStorage, PostgresRunStorage
 from sqlalchemy.exc import DBAPIError
 
-from arctic_orchestration.dagster_internals import connect_postgres
+from arctic_orchestration.dagster_internals import connect_postgres, token_provider_of
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, LogWentBack
 from arctic_orchestration.event_log import watermark
 from arctic_orchestration.event_log.feed import FeedMode
 from arctic_orchestration.event_log.log_rows import COLUMNS, TYPES
 from arctic_orchestration.event_log.ranges import IdRanges
 from arctic_orchestration.event_log.watermark import ReaderState, Row
+from arctic_orchestration.state.connections import shared_engine
 
 #: In lagged mode, how long a late commit is waited for.
 LAG = timedelta(minutes=2)
@@ -78,20 +80,17 @@ _SINCE = 'select min(id) from event_logs where "timestamp"::timestamptz >= %s'
 
 
 class PostgresSql:
-    """Runs statements on one Postgres database, each in a transaction of its own on the primary."""
+    """Runs statements on one Postgres database, each in a transaction of its own on the primary.
+
+    All of a process that read one database share their connections.
+    """
 
     placeholder = "%s"
 
     def __init__(self, storage: PostgresEventLogStorage | PostgresRunStorage) -> None:
-        # Dagster's own engine opens a connection for each statement; this one keeps one.
-        self._engine = connect_postgres(
-            storage,
-            isolation_level="AUTOCOMMIT",
-            pool_size=1,
-            max_overflow=4,
-            pool_pre_ping=True,
-            pool_recycle=1800,
-        )
+        key = ("event log", storage.postgres_url, token_provider_of(storage))
+        self._shared = shared_engine(self, key, partial(_engine, storage))
+        self._engine = self._shared.engine
 
     @contextmanager
     def session(self) -> Any:
@@ -148,8 +147,20 @@ class PostgresSql:
         return at.astimezone(UTC).replace(tzinfo=None) - timedelta(days=1)
 
     def close(self) -> None:
-        """Closes the connections."""
-        self._engine.dispose()
+        """Closes the connections, unless others share them."""
+        self._shared.remove(self)
+
+
+def _engine(storage: PostgresEventLogStorage | PostgresRunStorage) -> sqlalchemy.Engine:
+    # Dagster's own engine opens a connection for each statement; this one keeps one.
+    return connect_postgres(
+        storage,
+        isolation_level="AUTOCOMMIT",
+        pool_size=1,
+        max_overflow=14,
+        pool_pre_ping=True,
+        pool_recycle=1800,
+    )
 
 
 class PostgresLog:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 
 import sqlalchemy as sa
@@ -13,6 +14,7 @@ from arctic_orchestration.errors import (
     SchemaTooNew,
 )
 from arctic_orchestration.state import address, dialect
+from arctic_orchestration.state.connections import SharedEngine, shared_engine
 from arctic_orchestration.state.tables import schema_upgrades
 
 _PACKAGE = "arctic-orchestration"
@@ -22,13 +24,23 @@ SCHEMA_REVISION = "0031"
 
 
 class Database:
-    """A connection pool to the state database.
+    """A handle of the state database; on Postgres, those of a process share a connection pool.
 
     ``with database.begin() as tx:`` is one transaction: the whole block or nothing.
     """
 
     def __init__(self, url: str, *, busy_seconds: float = dialect.BUSY_SECONDS) -> None:
-        self.engine = dialect.make_engine(address.parse(url), busy_seconds)
+        parsed = address.parse(url)
+        #: none: SQLite
+        self._shared: SharedEngine | None = None
+        if parsed.get_backend_name() == "sqlite":
+            self.engine = dialect.make_engine(parsed, busy_seconds)
+        else:
+            whole = dialect.with_driver(parsed).render_as_string(hide_password=False)
+            key = ("state", whole, busy_seconds)
+            create = partial(dialect.make_engine, parsed, busy_seconds)
+            self._shared = shared_engine(self, key, create)
+            self.engine = self._shared.engine
         self._file: object = None
 
     @property
@@ -148,8 +160,11 @@ class Database:
         return self._file == dialect.file_of(self.engine.url)
 
     def close(self) -> None:
-        """Closes all connections."""
-        self.engine.dispose()
+        """Closes all connections, unless another handle shares them."""
+        if self._shared is None:
+            self.engine.dispose()
+        else:
+            self._shared.remove(self)
 
 
 @contextmanager

@@ -24,6 +24,9 @@ from sqlalchemy.engine import Dialect as SqlDialect
 
 from arctic_orchestration import private_files
 
+#: How many connections to Postgres a pool keeps, and how many more it opens under load. All parts
+#: of a process share one, in which a dozen threads may wait for locks at once.
+_KEPT, _MORE = 2, 28
 #: how long a SQLite writer waits for another one, and any caller for a connection to Postgres
 BUSY_SECONDS = 60.0
 
@@ -94,11 +97,12 @@ def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
     """Creates an engine whose transactions behave alike on both databases, from a URL of either."""
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url, busy_seconds)
-    # A bare postgresql:// means psycopg 3 since SQLAlchemy 2.1; dagster-postgres uses psycopg2.
-    url = url.set(drivername="postgresql+psycopg2")
+    url = with_driver(url)
     engine = sa.create_engine(
         url,
         pool_pre_ping=True,
+        pool_size=_KEPT,
+        max_overflow=_MORE,
         # libpq has no limit of its own: it would wait for a host that drops packets.
         connect_args=_patience(url, busy_seconds),
         isolation_level="READ COMMITTED",
@@ -108,6 +112,12 @@ def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
     if busy_seconds < BUSY_SECONDS:
         _limit_transactions(engine, int(busy_seconds * 1000))
     return engine
+
+
+def with_driver(url: sa.URL) -> sa.URL:
+    """Returns a URL of Postgres with the driver's name, which users need not write."""
+    # A bare postgresql:// means psycopg 3 since SQLAlchemy 2.1; dagster-postgres uses psycopg2.
+    return url.set(drivername="postgresql+psycopg2")
 
 
 def _limit_transactions(engine: sa.Engine, milliseconds: int) -> None:

@@ -9,6 +9,7 @@ and no run host keeps runs warm.
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -29,7 +30,15 @@ from arctic_orchestration.state.audit import Actor
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import rows_of
 from arctic_orchestration_tests.deployment.orders import FILES, TABLE
-from arctic_orchestration_tests.deployment.topology import Topology, compose, topology, wait
+from arctic_orchestration_tests.deployment.topology import (
+    CATALOG,
+    STATE,
+    Connections,
+    Topology,
+    compose,
+    topology,
+    wait,
+)
 from arctic_orchestration_tests.postgres import PostgresServer
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
@@ -43,6 +52,11 @@ _MODULES = {
     "arctic_orchestration.flights.reports": f"{_HERE}.totals",
 }
 _LOCATIONS = ("flights", "reports")
+#: what an idle process keeps at most, in all and by use
+CONNECTIONS = 4
+KEPT = {STATE: 2, CATALOG: 1}
+#: the services that always have a connection to the state database
+_USERS = {"code-flights", "code-reports", "daemon", "service", "worker"}
 _RUNS = "{ runsOrError { ... on Runs { results { status tags { key value } } } } }"
 
 
@@ -96,6 +110,9 @@ def test_all_parts_do_their_work_behind_a_pooler(made: Topology) -> None:
             (record,) = records(tx, table=TABLE)
         listed = _answer(service, "GET", "/schedules")["schedules"]
         assert {schedule["name"] for schedule in listed} == {"orders", "totals"}
+        with closing(made.console()) as console:
+            what = "each process keeps few connections"
+            wait(made, lambda: _are_few(made.connections(console)), SECONDS, what)
 
     # Four files of ten rows, by an executor of the cluster.
     assert (record.files_in, record.files_out, record.rows) == (FILES, 1, 40)
@@ -109,6 +126,18 @@ def test_all_parts_do_their_work_behind_a_pooler(made: Topology) -> None:
     assert len(_spark(made)["activeapps"]) >= 2
     # Each run once.
     assert sorted(_runs(made)) == [("orders", "SUCCESS"), ("totals", "SUCCESS")]
+
+
+def _are_few(connections: Connections) -> bool:
+    """Whether all processes have as many as idle ones keep; others are closed after their use."""
+    total: Counter[int] = Counter()
+    for user, count in connections.items():
+        if count > KEPT.get(user.use, count):
+            return False
+        total[user.pid] += count
+    # Where processes are forked, Dagster's storage keeps one that it has for each statement.
+    is_few = not FULL or max(total.values()) <= CONNECTIONS
+    return is_few and {user.service for user in connections if user.use == STATE} >= _USERS
 
 
 def _service(made: Topology, database: Database) -> httpx2.Client:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import psutil
 import psycopg2
@@ -45,6 +45,18 @@ _USES = {"ARCTIC_DATABASE_URL": STATE, "PYICEBERG_CATALOG__LAKE__URI": CATALOG}
 _PORTS = re.compile(r"(?<![\w.])(5432|6432|4000|4001|3000|3001|7077|8080)(?!\w)")
 _NAMES = re.compile(r"(?:(?<=[@/=])|^)(database|pgbouncer|code-\w+|spark-master)(?=[: ]|$)")
 _FOLDERS = re.compile(r"/opt/dagster|/lake\b|/tmp/users\.txt")
+
+
+class User(NamedTuple):
+    """A process that has connections."""
+
+    #: empty: a run, or another child of a service
+    service: str
+    pid: int
+    use: str
+
+
+Connections = Counter[User]
 
 
 def compose() -> dict[str, Any]:
@@ -227,25 +239,22 @@ class Topology:
         connection.autocommit = True
         return connection
 
-    def connections(self, console: Any) -> Counter[tuple[str, int, str]]:
-        """How many connections to the pooler a process has at this moment.
-
-        By its service (empty: a run, or another child of a service), its id, and their use.
-        """
+    def connections(self, console: Any) -> Connections:
+        """How many connections to the pooler each process has at this moment, by their use."""
         services = {process.pid: name for name, process, _ in self._started}
         with console.cursor() as cursor:
             cursor.execute("SHOW CLIENTS")
             columns = [column.name for column in cursor.description]
-            port, use = columns.index("port"), columns.index("application_name")
-            uses = {client[port]: client[use] for client in cursor.fetchall()}
+            port, name = columns.index("port"), columns.index("application_name")
+            uses = {client[port]: client[name] for client in cursor.fetchall()}
         pooler = self.port(6432)
-        found: Counter[tuple[str, int, str]] = Counter()
+        found: Connections = Counter()
         for opened in psutil.net_connections("tcp"):
             if opened.pid in (None, os.getpid()) or not opened.laddr or not opened.raddr:
                 continue
             if opened.raddr.port == pooler:
-                used_for = uses.get(opened.laddr.port) or DAGSTER
-                found[services.get(opened.pid, ""), opened.pid, used_for] += 1
+                use = uses.get(opened.laddr.port) or DAGSTER
+                found[User(services.get(opened.pid, ""), opened.pid, use)] += 1
         return found
 
     def logs(self) -> str:
