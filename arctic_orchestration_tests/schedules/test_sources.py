@@ -18,10 +18,12 @@ from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.simulator.lines import RunRequested, parse_line
 from arctic_orchestration.schedules.source_intake import Intake, SourceIntake
 from arctic_orchestration.schedules.sources import Evaluation, SourceState
 from arctic_orchestration.schedules.suspension import resume, suspend
 from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.schedules.views.replay import line_of
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.source_tables import source_requests, sources
 from arctic_orchestration.state.tables import events, jobs
@@ -312,3 +314,16 @@ def test_a_request_is_read_as_it_was_stored() -> None:
         run_config={"ops": {"a": {}}},
     )
     assert Event.from_json(event.to_json()) == event
+
+
+def test_why_not_replays_a_request_as_a_line_of_a_timeline(database: Database) -> None:
+    """With what decides which schedule takes it, and for which partition."""
+    event = Event(
+        kind=EventKind.REQUEST, subject="files", at=at(1), run_key="k", job="rollup", partition="1"
+    )
+    with database.begin() as tx:
+        line = line_of(event, locations.locked(tx, "default", "here"))
+    assert line is not None
+    read = parse_line({"at": "2026-01-01T00:00:00Z", **line}, "line")
+    assert isinstance(read, RunRequested)
+    assert (read.sensor, read.job, read.partition) == ("files", "rollup", "1")

@@ -47,6 +47,23 @@ def test_a_change_of_a_freshness_policy_starts_a_run() -> None:
     ]
 
 
+def test_each_request_of_a_source_starts_a_run() -> None:
+    """One at a time, each with its own partition; the second waits for the end of the first."""
+    schedules = [
+        schedule(
+            trigger=on.requests("files").to_form(), constraints=[only.concurrency(1).to_form()]
+        )
+    ]
+    asks = [{"event": "request", "sensor": "files", "partition": key} for key in ("x", "y")]
+    decisions = simulate(schedules, happens((0, asks[0]), (0, asks[1])))
+    launched = [
+        ((found.at - BEGIN).total_seconds(), found.details["partitions"])
+        for found in decisions
+        if found.decision == "launched"
+    ]
+    assert launched == [(0, ["x"]), (60, ["y"])]
+
+
 def test_two_failures_are_waited_for() -> None:
     """One that passed between them does not count."""
     trigger = on.check("a", status="failed", count=2).to_form()

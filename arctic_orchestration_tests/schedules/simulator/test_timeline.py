@@ -28,6 +28,8 @@ NAMED = f'{{"name": "s", {SPEC[1:]}'
         f'{{{AT}, "event": "check", "asset": "a", "check": "c", "passed": false, '
         '"severity": "warn", "blocking": true}',
         f'{{{AT}, "event": "freshness", "asset": "a", "state": "fail"}}',
+        f'{{{AT}, "event": "request", "sensor": "files", "job": "rollup", "run_key": "k", '
+        '"partition": "p", "tags": {"file": "a"}}',
         f'{{{AT}, "do": "suspend", "schedule": "s"}}',
         f'{{{AT}, "do": "resume", "schedule": "s"}}',
         f'{{{AT}, "do": "delete", "schedule": "s"}}',
