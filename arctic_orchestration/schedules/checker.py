@@ -28,7 +28,8 @@ from arctic_orchestration.schedules.requested_launch import (
     with_request,
 )
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.targets import Problem, Targets, not_looked_up, problem_of
 from arctic_orchestration.schedules.trigger_evaluation import evaluate_trigger, fired_by
 from arctic_orchestration.schedules.triggers.base import NOTHING

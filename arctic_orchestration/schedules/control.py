@@ -21,12 +21,8 @@ from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.lookup import schedule_by_name, schedule_rows
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_diff import Difference, differences
-from arctic_orchestration.schedules.store import (
-    Origin,
-    ScheduleStatus,
-    ScheduleStore,
-    StoredSchedule,
-)
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import Origin, ScheduleStatus, StoredSchedule
 from arctic_orchestration.schedules.unknown_names import UnknownName, unknown_names
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.audit import NO_ACTOR, Actor

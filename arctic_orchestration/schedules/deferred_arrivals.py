@@ -10,7 +10,8 @@ from arctic_orchestration.event_log.event import Event
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.target_partitions import Deferred, Match
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.state import dialect

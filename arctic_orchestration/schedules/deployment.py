@@ -14,12 +14,8 @@ from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.discarded_jobs import Discard, with_discard
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule, Target, digest
-from arctic_orchestration.schedules.store import (
-    Origin,
-    ScheduleStatus,
-    ScheduleStore,
-    StoredSchedule,
-)
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import Origin, ScheduleStatus, StoredSchedule
 from arctic_orchestration.schedules.suspension import discard_waiting
 
 

@@ -15,17 +15,15 @@ A crash between them, or before Dagster has stored the requests, loses nothing: 
 continues from what was committed, and a request that is handed out twice has the same run key.
 """
 
-import gc
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable
+from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.event_log.feed import LookedUpFeed, Position
 from arctic_orchestration.event_log.narrowing import Narrowing
 from arctic_orchestration.event_log.run_lookup import RetryLookup
@@ -36,12 +34,14 @@ from arctic_orchestration.schedules import (
     deferred_arrivals,
     deployment,
     launch_requests,
+    location_binding,
     refused_requests,
     retention,
     schedule,
 )
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.checker import CHECKED_AT_ONCE, Checker
+from arctic_orchestration.schedules.collector_pause import collector_paused
 from arctic_orchestration.schedules.due_work import Work, has_work
 from arctic_orchestration.schedules.event_intake import EVENTS_AT_ONCE, begin, read
 from arctic_orchestration.schedules.facts import Surroundings
@@ -64,49 +64,17 @@ from arctic_orchestration.schedules.source_intake import SourceIntake
 from arctic_orchestration.schedules.sources import NoSources, Sources
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.targets import Targets
+from arctic_orchestration.schedules.tick_result import TickResult
 from arctic_orchestration.schedules.unknown_names import take_inventory
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.database import Database
+
+__all__ = ["Engine", "TickResult"]
 
 #: events set aside in one tick, to keep a tick short
 _ASIDE_PER_TICK = 100
 #: a tick asks no further request hook after this time
 _HOOK_SECONDS = 10.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class TickResult:
-    """The result of a tick: counts by name, and the launch requests for Dagster."""
-
-    counts: Counter[str]
-    requests: Sequence[LaunchRequest]
-    position: Position | None
-    #: moves of jobs, in order
-    moves: Sequence[JobMove] = ()
-    #: the delay between each event and its reading
-    lags: Sequence[timedelta] = ()
-    #: runs to terminate: their jobs were canceled before the run was seen
-    unwanted: Sequence[str] = ()
-    #: sentences for the log
-    remarks: Sequence[str] = ()
-    #: the result of each source that was evaluated, by name
-    notes: Mapping[str, str] = field(default_factory=dict)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keeps Python's garbage collector from scanning all parsed schedules repeatedly.
-
-    Reading a batch of events makes many short-lived objects and few cycles. With thousands of
-    schedules in memory, the collections it triggered took a fifth of the time.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @dataclass(kw_only=True)
@@ -177,7 +145,7 @@ class Engine:
         narrowing = Narrowing(most=EVENTS_AT_ONCE)
         reads, more = 0, True
         self._remarks = ()
-        with _collector_paused():
+        with collector_paused():
             while (
                 more and reads < self.readings_per_tick and counts["unreadable"] < _ASIDE_PER_TICK
             ):
@@ -200,6 +168,7 @@ class Engine:
         # While a deployment waits for earlier events, the old schedules launch nothing.
         waits = self.declared is not None and not self._deployed
         requested = not waits and not more and self._take_requests(now, counts, moves)
+        requests: list[LaunchRequest] = []
         if not waits and (any(work) or keeps_house or requested):
             ended: Collection[str] = ()
             if work.runs or keeps_house:
@@ -209,10 +178,8 @@ class Engine:
                 checked, fired = self._check(now, counts, moves, behind=more)
                 if checked < CHECKED_AT_ONCE and not fired:
                     break
-            launching = work.runs or counts["admitted"]
-            requests = self._hand_out(now, moves, ended) if launching else []
-        else:
-            requests = []
+            if work.runs or counts["admitted"]:
+                requests = self._hand_out(now, moves, ended)
         counts["requested"] = len(requests)
         return TickResult(
             counts=counts,
@@ -427,32 +394,7 @@ class Engine:
             queue.flush()
 
     def _locked(self, tx: sa.Connection) -> Location:
-        """This location's row, bound to one Dagster storage and one code location.
-
-        The first tick binds it.
-
-        Errors:
-            ConfigurationError: it is bound to another storage, or to another code location.
-        """
-        location = locations.locked(tx, self.cluster, self.location)
-        if location.storage_id is None:
-            locations.update(tx, location, storage_id=self.feed.storage_id)
-        elif location.storage_id != self.feed.storage_id:
-            raise ConfigurationError(
-                f"location {self.location} of cluster {self.cluster} follows another Dagster "
-                "storage. Two Dagster instances that share a state database need different "
-                "names in ARCTIC_CLUSTER. If this instance was given a new storage, begin at its "
-                f"end with: arctic feed restart {self.location}"
-            )
-        if self.owner is not None and location.owner is None:
-            locations.update(tx, location, owner=self.owner)
-            location = replace(location, owner=self.owner)
-        elif self.owner not in (None, location.owner):
-            raise ConfigurationError(
-                f"location {self.location} of cluster {self.cluster} belongs to the code location "
-                f"{location.owner}, this is {self.owner}. Each deployment would delete the "
-                "schedules of the other: give this one a name of its own, Arctic(location=...). "
-                f"If {location.owner} was renamed or replaced by it, hand the schedules over with: "
-                f"arctic locations unbind {self.location}"
-            )
-        return location
+        """Locks this location's row; see :func:`location_binding.bound`."""
+        return location_binding.bound(
+            tx, self.cluster, self.location, storage_id=self.feed.storage_id, owner=self.owner
+        )

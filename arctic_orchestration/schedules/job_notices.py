@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.notifications.outbox import News, Notice
 from arctic_orchestration.schedules.jobs import JobMove, JobState
-from arctic_orchestration.schedules.store import ScheduleStatus
+from arctic_orchestration.schedules.stored_schedule import ScheduleStatus
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import schedules
 

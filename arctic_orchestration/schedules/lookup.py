@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.schedules.location import Location, from_row, is_alive
-from arctic_orchestration.schedules.store import Origin, ScheduleStatus
+from arctic_orchestration.schedules.stored_schedule import Origin, ScheduleStatus
 from arctic_orchestration.state.tables import jobs, locations, schedule_history, schedules
 
 #: the shortest part of a job's id that is accepted

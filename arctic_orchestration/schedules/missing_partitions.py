@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from arctic_orchestration.schedules.deferred_arrivals import unchecked
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import Job
-from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.target_partitions import Placing
 from arctic_orchestration.schedules.triggers import Arrivals
 from arctic_orchestration.state.tables import job_events

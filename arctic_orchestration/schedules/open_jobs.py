@@ -12,7 +12,7 @@ from arctic_orchestration.schedules import fired_partitions
 from arctic_orchestration.schedules.fired_partitions import Fired
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import COMMON, Job
-from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.target_partitions import Match, partition_of
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import events, is_waiting, job_events, jobs

@@ -23,7 +23,7 @@ from arctic_orchestration.event_log.event import Event
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import Job, JobState
 from arctic_orchestration.schedules.launch_requests import fail_launch, is_shadowed
-from arctic_orchestration.schedules.store import Origin
+from arctic_orchestration.schedules.stored_schedule import Origin
 from arctic_orchestration.state.tables import events, job_events, jobs, schedules
 
 #: the mark of a stored request that a hook has decided

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from arctic_orchestration.schedules.lookup import ScheduleRow
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.store import Origin, StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import Origin, StoredSchedule
 
 
 class _Absent:

@@ -15,7 +15,8 @@ from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import JobMove
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.sources import Evaluation, Sources, SourceState
-from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.subscriber import Subscriber
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.state import dialect

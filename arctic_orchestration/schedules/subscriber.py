@@ -27,7 +27,8 @@ from arctic_orchestration.schedules.jobs import COMMON, Job, JobState
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.missing_partitions import MissingPartitions
 from arctic_orchestration.schedules.open_jobs import OpenJobs, slot_of
-from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.taken_events import store_events
 from arctic_orchestration.schedules.target_partitions import Match, Placing, partition_of
 from arctic_orchestration.schedules.targets import Targets

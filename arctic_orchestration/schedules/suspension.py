@@ -21,7 +21,8 @@ from arctic_orchestration.schedules.discarded_jobs import Discard, waiting_of, w
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import Job, JobState
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.store import ScheduleStatus, ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import ScheduleStatus, StoredSchedule
 from arctic_orchestration.state.tables import is_launching, is_waiting, jobs
 
 _REASON = "the schedule was suspended"

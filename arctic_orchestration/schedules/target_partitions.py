@@ -15,7 +15,7 @@ from typing import Final
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.jobs import COMMON
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.targets import PartitionMap, TargetPartitions, Targets
 from arctic_orchestration.schedules.triggers import Leaf, Ticks
 from arctic_orchestration.schedules.triggers.base import PartitionSource

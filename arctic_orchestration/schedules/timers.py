@@ -13,7 +13,8 @@ from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import timers
 
 if TYPE_CHECKING:
-    from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+    from arctic_orchestration.schedules.store import ScheduleStore
+    from arctic_orchestration.schedules.stored_schedule import StoredSchedule
     from arctic_orchestration.schedules.target_partitions import Placing
 
 _DUE = (

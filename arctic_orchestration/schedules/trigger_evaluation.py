@@ -7,7 +7,7 @@ from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.job_splitter import by_partition
 from arctic_orchestration.schedules.jobs import Job, JobState
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.triggers import Arrivals, Firing, Leaf
 from arctic_orchestration.schedules.triggers.combined import fired_branches
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from arctic_orchestration.documents import At, Document
 from arctic_orchestration.schedules.schedule_history import Action
-from arctic_orchestration.schedules.store import Origin
+from arctic_orchestration.schedules.stored_schedule import Origin
 from arctic_orchestration.schedules.views.documents import (
     ExplanationDocument,
     JobDocument,

@@ -9,7 +9,8 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import ArcticError, TransitionRefused
 from arctic_orchestration.schedules import control, job_control
 from arctic_orchestration.schedules.lookup import schedule_by_name
-from arctic_orchestration.schedules.store import ScheduleStatus, ScheduleStore
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import ScheduleStatus
 from arctic_orchestration.service import documents, parameters
 from arctic_orchestration.service.access import Caller, SchedulesWriter
 from arctic_orchestration.service.bulk import BulkOptions, Progress

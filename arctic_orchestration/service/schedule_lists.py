@@ -11,7 +11,8 @@ from fastapi import Query
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.store import ScheduleStatus, ScheduleStore
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import ScheduleStatus
 from arctic_orchestration.schedules.views.listing import ListedSchedule, list_schedules
 from arctic_orchestration.schedules.views.schedule_filter import ScheduleFilter
 from arctic_orchestration.service import paging

@@ -12,7 +12,7 @@ from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.constraints import Constraint
 from arctic_orchestration.schedules.dagster.resource import RunCause
 from arctic_orchestration.schedules.schedule import Target
-from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs
 from arctic_orchestration_tests.schedules.simulated import AnyTargets, World, at

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from arctic_orchestration import Schedule
 from arctic_orchestration.schedules import control, deployment
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.store import Origin
+from arctic_orchestration.schedules.stored_schedule import Origin
 from arctic_orchestration_tests.acceptance.scenario import MINUTE, Story, schedule
 
 BEFORE = [

@@ -14,7 +14,8 @@ from arctic_orchestration.console.findings import BAD, GOOD, WARNING
 from arctic_orchestration.run_queue.dagster import passes
 from arctic_orchestration.schedules.location import locked
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.store import Origin, ScheduleStore
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import Origin
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.cli.conftest import Clock, Outcome

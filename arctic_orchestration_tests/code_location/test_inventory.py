@@ -14,7 +14,8 @@ from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.inventory import Inventory, Partitioning, inventories
 from arctic_orchestration.schedules.location import Location, locked
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.store import Origin, ScheduleStore
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import Origin
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.present import present

@@ -12,7 +12,7 @@ from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.constraints import Delay, only
 from arctic_orchestration.schedules.constraints.base import Facts, Verdict
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.store import Origin, StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import Origin, StoredSchedule
 from arctic_orchestration.schedules.suspension import resume, suspend
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import jobs, schedules

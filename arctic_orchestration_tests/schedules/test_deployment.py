@@ -9,7 +9,7 @@ from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.location import locked
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_history import history_of
-from arctic_orchestration.schedules.store import Origin
+from arctic_orchestration.schedules.stored_schedule import Origin
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import notices, schedules
 from arctic_orchestration_tests.schedules.simulated import World, at

@@ -7,7 +7,7 @@ import pytest
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_diff import ABSENT, differences
-from arctic_orchestration.schedules.store import Origin, ScheduleStatus, StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import Origin, ScheduleStatus, StoredSchedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration_tests.schedules.simulated import at
 

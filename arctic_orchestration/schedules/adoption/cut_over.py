@@ -13,7 +13,7 @@ from arctic_orchestration.schedules.adoption.journal import Adoption, Boundary, 
 from arctic_orchestration.schedules.adoption.place import Place
 from arctic_orchestration.schedules.location import Location, update
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.taken_events import store_events
 from arctic_orchestration.schedules.target_partitions import Deferred, Match
 from arctic_orchestration.state.tables import schedules

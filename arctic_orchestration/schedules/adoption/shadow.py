@@ -11,7 +11,7 @@ from arctic_orchestration.schedules.adoption.journal import Adoption, Boundary
 from arctic_orchestration.schedules.adoption.place import Place
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.store import ScheduleStatus, StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import ScheduleStatus, StoredSchedule
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.audit import NO_ACTOR
 from arctic_orchestration.state.partition_tables import schedule_partitions

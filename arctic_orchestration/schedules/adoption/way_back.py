@@ -12,7 +12,7 @@ from arctic_orchestration.schedules.adoption.journal import Adoption, Boundary, 
 from arctic_orchestration.schedules.adoption.place import Place
 from arctic_orchestration.schedules.jobs import COMMON
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.store import ScheduleStatus, StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import ScheduleStatus, StoredSchedule
 from arctic_orchestration.state.partition_tables import deferred_arrivals
 from arctic_orchestration.state.tables import is_active, is_launching, is_waiting, jobs, schedules
 

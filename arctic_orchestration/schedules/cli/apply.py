@@ -26,7 +26,8 @@ from arctic_orchestration.schedules.lookup import schedule_by_name
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_diff import ABSENT, Difference, FieldChange
 from arctic_orchestration.schedules.schedule_file import read_schedule, read_schedules
-from arctic_orchestration.schedules.store import Origin, ScheduleStore
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import Origin
 from arctic_orchestration.schedules.views.texts import one_line
 
 FileArgument = Annotated[

@@ -28,7 +28,7 @@ from arctic_orchestration.schedules.cli.context import changing, opened
 from arctic_orchestration.schedules.lookup import schedule_by_name
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_history import history_of
-from arctic_orchestration.schedules.store import Origin
+from arctic_orchestration.schedules.stored_schedule import Origin
 from arctic_orchestration.schedules.views.documents import schedule_document
 from arctic_orchestration.schedules.views.forecast import Upcoming, upcoming
 from arctic_orchestration.schedules.views.listing import (

@@ -5,7 +5,7 @@ from typing import Any
 
 from arctic_orchestration.documents import At, Document, source
 from arctic_orchestration.schedules.jobs import JobState
-from arctic_orchestration.schedules.store import Origin, ScheduleStatus
+from arctic_orchestration.schedules.stored_schedule import Origin, ScheduleStatus
 from arctic_orchestration.schedules.views.explanation import ConstraintNode, Explanation, Move
 from arctic_orchestration.schedules.views.listing import ListedJob, ListedSchedule
 

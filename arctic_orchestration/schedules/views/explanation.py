@@ -20,8 +20,9 @@ from arctic_orchestration.schedules.inventory import inventories
 from arctic_orchestration.schedules.jobs import ACTIVE, WAITING, Job, JobState
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.lookup import schedule_by_name
-from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.triggers.base import NOTHING
 from arctic_orchestration.schedules.unknown_names import unknown_names
 from arctic_orchestration.schedules.views.numbers import IS_FIRING

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from arctic_orchestration.documents import At, Document
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.store import ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.triggers.cron import Cron
 from arctic_orchestration.schedules.views.texts import one_line
 from arctic_orchestration.state import dialect

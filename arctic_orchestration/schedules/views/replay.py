@@ -24,7 +24,7 @@ from arctic_orchestration.schedules.simulator import (
     declared_by,
     simulate,
 )
-from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import events, holders, job_events, jobs, launches
 

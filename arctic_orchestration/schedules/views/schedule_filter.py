@@ -14,7 +14,7 @@ from arctic_orchestration.event_log.event import ANY_LOCATION, Event, EventKey, 
 from arctic_orchestration.schedules import triggers
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.store import ScheduleStatus
+from arctic_orchestration.schedules.stored_schedule import ScheduleStatus
 from arctic_orchestration.state.tables import schedule_keys, schedules
 
 

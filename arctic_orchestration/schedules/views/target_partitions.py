@@ -26,7 +26,7 @@ from arctic_orchestration.schedules.inventory import inventories
 from arctic_orchestration.schedules.job_splitter import joined_text
 from arctic_orchestration.schedules.jobs import ACTIVE, COMMON, WAITING, Job, JobState
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.store import StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.partition_tables import schedule_partitions
 from arctic_orchestration.state.tables import is_active, is_waiting, jobs

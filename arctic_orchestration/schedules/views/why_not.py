@@ -16,7 +16,8 @@ from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.location import Location, is_alive
 from arctic_orchestration.schedules.lookup import schedule_by_name, schedule_if_there
 from arctic_orchestration.schedules.schedule_history import Action, history_of
-from arctic_orchestration.schedules.store import ScheduleStatus, ScheduleStore, StoredSchedule
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import ScheduleStatus, StoredSchedule
 from arctic_orchestration.schedules.triggers.base import NOTHING, Arrivals
 from arctic_orchestration.schedules.views.forecast import previous_ticks
 from arctic_orchestration.schedules.views.numbers import IS_FIRING
