@@ -17,7 +17,7 @@ MANY: dict[str, Any] = {
 OUTLINE = "{'any_of': [{'partitions': {...}}, {'partitions': {...}}, {'partitions': {...}}, ...]}"
 ONE_KEY = (
     "expected exactly one trigger key, one of cron, partitions, partition_end, data, quiet, run, "
-    "elapsed, check, freshness, all_of, any_of, then"
+    "elapsed, check, freshness, requests, all_of, any_of, then"
 )
 
 
@@ -32,7 +32,7 @@ ONE_KEY = (
             {"trigger": {"any_of": [MANY, {"partitons": {"asset": "a"}}]}},
             "s.trigger.any_of[1]: got {'partitons': {'asset': 'a'}}, expected a trigger key, one "
             "of cron, partitions, partition_end, data, quiet, run, elapsed, check, freshness, "
-            "all_of, any_of, then",
+            "requests, all_of, any_of, then",
         ),
         (
             {"constraints": [{"concurrency": {"limit": MANY}}]},

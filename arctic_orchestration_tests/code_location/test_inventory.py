@@ -105,6 +105,7 @@ def test_a_tick_keeps_what_the_code_has(place: Place) -> None:
             "whole": None,
         },
         executable=frozenset({"daily", "region", "feed", "whole", "own_days", "by_both"}),
+        sources=frozenset(),
     )
 
 

@@ -101,7 +101,12 @@ async function report(one: Held, what: string, body: object): Promise<boolean> {
       await sleep(200);
     }
   }
-  const { state } = await call("GET", path).catch(() => ({ state: "unknown" }));
+  let state = "unknown";
+  // The server may not answer, or find out later than this worker that the lease is over.
+  for (let tries = 0; tries < 50 && (state === "unknown" || state === "live"); tries++) {
+    if (tries) await sleep(200);
+    ({ state } = await call("GET", path).catch(() => ({ state: "unknown" })));
+  }
   // In every other state a snapshot may have the outputs.
   if (state === "lost") await remove(one.work);
   return state === "merged" || state === "committed";
