@@ -15,11 +15,11 @@ from arctic_orchestration.compaction.commit.cleaner import CleaningCounts, clean
 from arctic_orchestration.compaction.commit.committer import CommitCounts, Committer
 from arctic_orchestration.compaction.commit.orphaned_outputs import GRACE
 from arctic_orchestration.compaction.commit.records import RETENTION, SHORTEST_RETENTION
-from arctic_orchestration.compaction.maintenance import Maintenance, MaintenanceCounts
 from arctic_orchestration.compaction.planning.catalog_planner import Planner, PlanningCounts
 from arctic_orchestration.compaction.planning.observer import Observer
 from arctic_orchestration.compaction.planning.scope import EVERYTHING, Mode, Scope
 from arctic_orchestration.compaction.table_pool import TableJobs, TablePool
+from arctic_orchestration.compaction.upkeep import Upkeep, UpkeepCounts
 from arctic_orchestration.compaction.work import attempts, workers
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.state.database import Database
@@ -37,7 +37,7 @@ class CompactionCounts:
     committed: CommitCounts
     planned: PlanningCounts
     cleaned: CleaningCounts
-    maintenance: MaintenanceCounts
+    upkeep: UpkeepCounts
 
 
 class CompactionService:
@@ -75,7 +75,7 @@ class CompactionService:
         self._planner = Planner(database, catalog, selects=scope.covers, pool=pool)
         self._committer = Committer(database, catalog, pool=pool)
         self._cleaning: TableJobs[CleaningCounts] = TableJobs(pool)
-        self._maintenance = Maintenance(database, catalog, selects=scope.covers, pool=pool)
+        self._upkeep = Upkeep(database, catalog, selects=scope.covers, pool=pool)
         self._retention = retention
         self._grace = grace
         self._kept_house_at: float | None = None
@@ -101,7 +101,7 @@ class CompactionService:
                 committed=CommitCounts(),
                 planned=self._observer.tick(now),
                 cleaned=CleaningCounts(),
-                maintenance=MaintenanceCounts(),
+                upkeep=UpkeepCounts(),
             )
         with self._database.begin() as tx:
             lost = attempts.expire(tx)
@@ -114,13 +114,13 @@ class CompactionService:
             committed=committed,
             planned=planned,
             cleaned=CleaningCounts(),
-            maintenance=MaintenanceCounts(),
+            upkeep=UpkeepCounts(),
         )
         if since is not None and at < since + _HOUSEKEEPING.total_seconds():
             return counts
         self._kept_house_at = at
         cleaned = self._keep_house(now)
-        return replace(counts, cleaned=cleaned, maintenance=self._maintenance.tick(now))
+        return replace(counts, cleaned=cleaned, upkeep=self._upkeep.tick(now))
 
     def _keep_house(self, now: datetime) -> CleaningCounts:
         with self._database.begin() as tx:

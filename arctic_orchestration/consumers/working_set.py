@@ -17,7 +17,7 @@ from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.consumers.store import Consumer
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.quantities import format_duration
-from arctic_orchestration.state import dialect
+from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.consumer_tables import consumer_partitions, consumers
 
 #: Returns which of some partition keys exist in Dagster.
@@ -296,7 +296,7 @@ def _write(
         for key, entry in changed.items()
         if key not in known
     ]
-    dialect.insert_rows(tx, consumer_partitions, _COLUMNS, new)
+    bulk_rows.insert_rows(tx, consumer_partitions, _COLUMNS, new)
     old = [
         {
             "of_consumer": consumer.id,

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule, digest, digest_of_forms
-from arctic_orchestration.state import dialect
+from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.tables import deleted_schedules, schedules
 
 _deleted = deleted_schedules.c
@@ -30,7 +30,7 @@ def note_declared(tx: sa.Connection, location: Location, declared: Iterable[Sche
         if row.declared_digest != new or not row.has_form:
             changed.append((json.dumps(form), new, row.id))
     if changed:
-        dialect.update_rows(tx, schedules, ("declared", "declared_digest"), changed)
+        bulk_rows.update_rows(tx, schedules, ("declared", "declared_digest"), changed)
 
 
 def note(tx: sa.Connection, location: Location, schedule_id: str) -> None:

@@ -8,8 +8,9 @@ location take turns:
 3. *check*: evaluates constraints; admitted jobs hold their resources from then on;
 4. *hand out*: gives each request of an admitted job to one tick of Dagster at a time.
 
-The second and third are separate because the second releases resources, which updates jobs of other
-locations, and the third locks resources, for which other locations may be waiting.
+Sources that are due are evaluated after the first, each in a transaction of its own. The second and
+third are separate because the second releases resources, which updates jobs of other locations, and
+the third locks resources, for which other locations may be waiting.
 
 A crash between them, or before Dagster has stored the requests, loses nothing: the next tick
 continues from what was committed, and a request that is handed out twice has the same run key.
@@ -163,7 +164,7 @@ class Engine:
                         raise
                     continue
                 reads += is_whole or last
-        # An idle tick is one transaction: the others have no work.
+        # An idle tick is one transaction, and one more where there are sources.
         keeps_house = self._keeps_house(now)
         # While a deployment waits for earlier events, the old schedules launch nothing.
         waits = self.declared is not None and not self._deployed

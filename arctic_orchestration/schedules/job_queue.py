@@ -14,7 +14,7 @@ from arctic_orchestration.notifications import outbox
 from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.schedules import fired_partitions, job_notices, resources
 from arctic_orchestration.schedules.jobs import ACTIVE, Job, JobMove, JobState, check_move
-from arctic_orchestration.state import dialect
+from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.tables import job_events, job_history, jobs
 
 _NEW_JOBS = sa.insert(jobs)
@@ -186,7 +186,7 @@ class JobQueue:
         if self._new:
             self.tx.execute(_NEW_JOBS, [job.to_row() for job in self._new.values()])
         if self._events:
-            dialect.insert_rows(self.tx, job_events, _EVENT_COLUMNS, self._events)
+            bulk_rows.insert_rows(self.tx, job_events, _EVENT_COLUMNS, self._events)
         if self._history:
             self.tx.execute(_NEW_HISTORY, self._history)
         by_location: dict[int, list[tuple[JobMove, Notice]]] = defaultdict(list)
@@ -210,4 +210,4 @@ class JobQueue:
             values = self._jobs[id].to_row(names)
             rows[names].append((*(values[name] for name in names), id))
         for names, changed in rows.items():
-            dialect.update_rows(self.tx, jobs, names, changed)
+            bulk_rows.update_rows(self.tx, jobs, names, changed)

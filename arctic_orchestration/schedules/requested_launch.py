@@ -13,7 +13,7 @@ from arctic_orchestration.state.tables import events, job_events
 
 
 def request_of(tx: sa.Connection, job: Job) -> Event | None:
-    """Returns the request that a job was made of; None: it was launched by hand."""
+    """Returns the request that a job was made of; None: a person launched it."""
     same = (job_events.c.location_id == events.c.location_id) & (
         job_events.c.number == events.c.number
     )

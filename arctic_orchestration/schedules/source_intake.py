@@ -19,7 +19,7 @@ from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.subscriber import Subscriber
 from arctic_orchestration.schedules.targets import Targets
-from arctic_orchestration.state import dialect
+from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.source_tables import source_requests, sources
 from arctic_orchestration.state.tables import schedule_keys
@@ -160,7 +160,7 @@ class SourceIntake:
         taken = [*found.keys, *evaluation.launched]
         rows = [(location.id, state.name, key, now) for key in taken]
         if rows:
-            dialect.insert_rows(
+            bulk_rows.insert_rows(
                 tx, source_requests, ("location_id", "source", "run_key", "at"), rows
             )
         counts = Counter({"run requests": len(found.new)})

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.target_partitions import Match
-from arctic_orchestration.state import dialect
+from arctic_orchestration.state import bulk_rows
 from arctic_orchestration.state.tables import events
 
 _COLUMNS = (
@@ -61,5 +61,5 @@ def store_events(
         )
         next_event += 1
     if rows:
-        dialect.insert_rows(tx, events, _COLUMNS, rows)
+        bulk_rows.insert_rows(tx, events, _COLUMNS, rows)
     return numbers, next_event

@@ -2,7 +2,7 @@
 
 Compaction belongs to all clusters that share the database. A lake table has its name in the
 catalog: ``lake.flights``. Rows are locked in the order table, queue, task, attempt, budget, which
-prevents deadlocks.
+prevents deadlocks. A claim locks the budget first; it waits for no task that another one has.
 
 ================================  =========================================================
 ``arctic_compaction_queues``      capacity, level and share; its row is the lock for capacity
@@ -14,7 +14,7 @@ prevents deadlocks.
 ``arctic_compaction_attempts``    each claim of a task: lease, token, outcome, outputs
 ``arctic_compaction_partitions``  when a partition was last merged, in each kind
 ``arctic_compaction_rests``       resting files, and until when they rest
-``arctic_compaction_maintenance``  the maintenance that a table requests, and the last one
+``arctic_compaction_upkeep``      the upkeep that a table requests, and the last one
 ``arctic_compaction_catalog``     one row: the catalog to which the database is bound
 ``arctic_compaction_workers``     live workers, and their last heartbeat
 ``arctic_compaction_records``     one row a commit
@@ -97,8 +97,8 @@ compaction_tables = sa.Table(
     sa.Index(None, "mapped_to"),
 )
 
-compaction_maintenance = sa.Table(
-    "arctic_compaction_maintenance",
+compaction_upkeep = sa.Table(
+    "arctic_compaction_upkeep",
     metadata,
     # Only tables whose properties request it.
     sa.Column(
@@ -107,9 +107,9 @@ compaction_maintenance = sa.Table(
     # The age of snapshots, and of orphans, that go; null: they stay.
     sa.Column("expire_after_seconds", sa.Float),
     sa.Column("orphans_after_seconds", sa.Float),
-    # When it was carried out last, or would have been for the next one to be due in time.
-    sa.Column("begun_at", UtcTime),
-    # What was done, or why it failed.
+    # The next one; null: there was none yet.
+    sa.Column("next_at", UtcTime),
+    # What the last one did, or why it failed.
     sa.Column("result", EscapedText),
 )
 

@@ -4,16 +4,14 @@ SQLite has one writer: each transaction begins as ``IMMEDIATE``, so the transact
 the row locks of Postgres, and ``FOR UPDATE`` has no effect.
 """
 
-import io
 import json
 import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +43,8 @@ class UtcTime(sa.types.TypeDecorator[datetime]):
     def process_bind_param(self, value: datetime | None, dialect: SqlDialect) -> Any:
         if value is None:
             return None
-        _check_aware(value)
-        return value if dialect.name == "postgresql" else _utc_text(value)
+        check_aware(value)
+        return value if dialect.name == "postgresql" else utc_text(value)
 
     def process_result_value(self, value: Any, dialect: SqlDialect) -> datetime | None:
         if value is None:
@@ -78,7 +76,7 @@ def storable(text: str) -> str:
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 
 
-def _check_aware(value: datetime) -> None:
+def check_aware(value: datetime) -> None:
     if value.tzinfo is None:
         raise TypeError(f"a naive datetime cannot be stored: {value!r}")
 
@@ -87,8 +85,8 @@ def _check_aware(value: datetime) -> None:
 _NAIVE = len("2026-01-01 00:00:00.000000")
 
 
-def _utc_text(value: datetime) -> str:
-    _check_aware(value)
+def utc_text(value: datetime) -> str:
+    check_aware(value)
     moment = value if value.tzinfo is UTC else value.astimezone(UTC)
     return moment.isoformat(" ", "microseconds")[:_NAIVE]
 
@@ -250,147 +248,6 @@ def given(connection: sa.Connection, values: Iterable[Any]) -> Any:
     if connection.dialect.name == "postgresql":
         return list(values)
     return to_json(list(values)).decode()
-
-
-def insert_rows(
-    connection: sa.Connection,
-    table: sa.Table,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-) -> None:
-    """Inserts many rows by the driver's fastest way: ``COPY``, or its ``executemany``.
-
-    Values are text, numbers, moments or None, in the order of ``columns``.
-    """
-    if not rows:
-        return
-    rows = _mended(table, columns, rows)
-    if connection.dialect.name == "sqlite":
-        statement = _insert_text(table, tuple(columns))
-        connection.exec_driver_sql(statement, _plain(table, columns, rows))
-        return
-    names = ", ".join(f'"{column}"' for column in columns)
-    lines = io.StringIO("".join("\t".join(map(_copied, row)) + "\n" for row in rows))
-    with _driver_cursor(connection) as cursor:
-        cursor.copy_expert(f"copy {table.name} ({names}) from stdin", lines)
-
-
-def update_rows(
-    connection: sa.Connection,
-    table: sa.Table,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-) -> None:
-    """Updates many rows of a table by their ``id``, in few statements.
-
-    Each row consists of the values of ``columns`` and the id.
-    """
-    rows = _mended(table, columns, rows)
-    if connection.dialect.name == "sqlite":
-        statement = _update_text(table, tuple(columns))
-        connection.exec_driver_sql(statement, _plain(table, columns, rows))
-        return
-    from psycopg2.extras import execute_values
-
-    names = [*columns, "id"]
-    types = [table.c[name].type.compile(connection.dialect) for name in names]
-    sets = ", ".join(f'"{column}" = given."{column}"' for column in columns)
-    given = ", ".join(f'"{name}"' for name in names)
-    statement = (
-        f"update {table.name} set {sets} from (values %s) as given ({given}) "
-        f"where {table.name}.id = given.id"
-    )
-    for row in rows:
-        for value in row:
-            if isinstance(value, datetime):
-                _check_aware(value)
-    template = "(" + ", ".join(f"%s::{kind}" for kind in types) + ")"
-    with _driver_cursor(connection) as cursor:
-        execute_values(cursor, statement, rows, template=template, page_size=1000)
-
-
-@contextmanager
-def _driver_cursor(connection: sa.Connection) -> Iterator[Any]:
-    """Yields a cursor of the driver itself, within the connection's transaction."""
-    cursor = connection.connection.cursor()
-    driver: Any = connection.dialect.dbapi
-    try:
-        yield cursor
-    except (driver.OperationalError, driver.InterfaceError) as error:
-        # As SQLAlchemy wraps it, so that a lost connection raises the same error everywhere.
-        raise sa.exc.OperationalError(None, None, error) from error
-    except driver.InternalError as error:
-        raise sa.exc.InternalError(None, None, error) from error
-    finally:
-        cursor.close()
-
-
-def _plain(
-    table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
-) -> list[tuple[Any, ...]]:
-    """Returns the rows with values for SQLite's driver: moments as text."""
-    moments = _moments(table, tuple(columns))
-    plain = []
-    for row in rows:
-        values = list(row)
-        for n in moments:
-            if values[n] is not None:
-                values[n] = _utc_text(values[n])
-        plain.append(tuple(values))
-    return plain
-
-
-def _mended(
-    table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
-) -> Sequence[Sequence[Any]]:
-    """Returns the rows with texts for people in the form of :class:`EscapedText`."""
-    text_columns = _text_columns(table, tuple(columns))
-    if not text_columns:
-        return rows
-    mended = []
-    for row in rows:
-        values = list(row)
-        for n in text_columns:
-            if values[n] is not None:
-                values[n] = storable(values[n])
-        mended.append(values)
-    return mended
-
-
-@cache
-def _text_columns(table: sa.Table, columns: tuple[str, ...]) -> tuple[int, ...]:
-    """Returns the indexes of columns with text for people."""
-    return tuple(n for n, name in enumerate(columns) if isinstance(table.c[name].type, EscapedText))
-
-
-@cache
-def _moments(table: sa.Table, columns: tuple[str, ...]) -> tuple[int, ...]:
-    """Returns the indexes of columns with moments."""
-    return tuple(n for n, name in enumerate(columns) if isinstance(table.c[name].type, UtcTime))
-
-
-@cache
-def _insert_text(table: sa.Table, columns: tuple[str, ...]) -> str:
-    names = ", ".join(f'"{column}"' for column in columns)
-    return f"insert into {table.name} ({names}) values ({', '.join('?' * len(columns))})"
-
-
-@cache
-def _update_text(table: sa.Table, columns: tuple[str, ...]) -> str:
-    sets = ", ".join(f'"{column}" = ?' for column in columns)
-    return f"update {table.name} set {sets} where id = ?"
-
-
-def _copied(value: Any) -> str:
-    """Formats a value in the text format of ``COPY``."""
-    if value is None:
-        return "\\N"
-    if isinstance(value, datetime):
-        return f"{_utc_text(value)}+00"
-    return str(value).translate(_COPY_ESCAPES)
-
-
-_COPY_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
 def lock(connection: sa.Connection, name: str) -> None:

@@ -12,10 +12,10 @@ from arctic_orchestration.compaction.cli.serve import Service
 from arctic_orchestration.compaction.commit import records
 from arctic_orchestration.compaction.commit.cleaner import CleaningCounts
 from arctic_orchestration.compaction.commit.committer import CommitCounts
-from arctic_orchestration.compaction.maintenance import MaintenanceCounts
 from arctic_orchestration.compaction.planning.catalog_planner import PlanningCounts
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.service import CompactionCounts
+from arctic_orchestration.compaction.upkeep import UpkeepCounts
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, arctic_process, lake
@@ -104,7 +104,7 @@ class Unsteady:
             committed=CommitCounts(),
             planned=PlanningCounts(),
             cleaned=CleaningCounts(),
-            maintenance=MaintenanceCounts(),
+            upkeep=UpkeepCounts(),
         )
 
 

@@ -162,6 +162,13 @@ def test_trouble_is_found_with_what_to_do(lake: SmallLake) -> None:
         "1 task waiting, and no worker serves the queue",
         "start one: arctic compaction worker --queue default",
     )
+    # No worker is requested while nothing may be claimed: that is nothing to mend.
+    day = (utc_now() - timedelta(days=2)).strftime("%a").lower()
+    with lake.database.begin() as tx:
+        queues.update_queue(tx, "default", hours=f"00:00-24:00 UTC {day}")
+    assert "queue default" not in found()
+    with lake.database.begin() as tx:
+        queues.update_queue(tx, "default", hours="always")
     serving(lake)
     assert "queue default" not in found()
     with lake.database.begin() as tx:

@@ -11,6 +11,7 @@ from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.remote_origin import CodeLocationOrigin
 
 from arctic_orchestration.arctic import DISPATCHER
+from arctic_orchestration.schedules.dagster import sources as dagster_sources
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs, schedules
 
@@ -96,3 +97,9 @@ def place(storages: tuple[dg.DagsterInstance, Database]) -> Place:
     """Both of them, for the dispatcher."""
     instance, database = storages
     return Place(instance=instance, database=database)
+
+
+@pytest.fixture(autouse=True)
+def patient_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick takes what its sensors request, however slow the machine is."""
+    monkeypatch.setattr(dagster_sources, "TICK_SECONDS", 300.0)

@@ -1,103 +1,35 @@
 """A plain sensor of Dagster as a source: each of its run requests is one job of ours."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import dagster as dg
 import pytest
 import sqlalchemy as sa
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.remote_origin import (
-    InProcessCodeLocationOrigin,
-    RemoteJobOrigin,
-    RemoteRepositoryOrigin,
-)
-from dagster._core.scheduler.instigation import (
-    InstigatorState,
-    InstigatorStatus,
-    SensorInstigatorData,
-    TickData,
-    TickStatus,
-)
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from arctic_orchestration import Arctic, Schedule, on, only
-from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.schedules.dagster import sources as dagster_sources
 from arctic_orchestration.state.source_tables import source_requests, sources
 from arctic_orchestration_tests.code_location.conftest import Place
-
-DAYS = dg.StaticPartitionsDefinition(["monday", "tuesday"])
-COLORS = dg.DynamicPartitionsDefinition(name="colors")
-
-
-@dg.op(config_schema={"color": dg.Field(str, default_value="none")})
-def step() -> None: ...
-
-
-@dg.job
-def work() -> None:
-    step()
-
-
-@dg.job
-def other() -> None:
-    step()
-
-
-@dg.job(partitions_def=DAYS)
-def daily() -> None:
-    step()
-
-
-@dg.job(partitions_def=COLORS)
-def painting() -> None:
-    step()
-
-
-@dg.asset
-def a() -> None: ...
-
-
-@dg.asset
-def b() -> None: ...
-
-
-@dg.asset
-def c() -> None: ...
-
-
-ab = dg.define_asset_job("ab", selection=["a", "b"])
-
-RED = {"ops": {"step": {"config": {"color": "red"}}}}
-JOBS: Sequence[Any] = (work, other, daily, painting, ab)
-
-
-def takes(sensor: str, target: Any = work, name: str = "s", **fields: Any) -> Schedule:
-    job = fields.pop("job", None)
-    trigger = on.requests(sensor, job=job)
-    return Schedule(name=name, target=target, trigger=trigger, enabled=True, **fields)
-
-
-def lake(asked: Sequence[dg.SensorDefinition], *schedules: Schedule, **own: Any) -> dg.Definitions:
-    arctic = Arctic(schedules=schedules, sources=asked, numbers_every=None, schedule_assets=False)
-    mine = dg.Definitions(assets=[a, b, c], jobs=JOBS, **own)
-    return dg.Definitions.merge(mine, arctic.definitions())
-
-
-def asks(*results: Any, name: str = "files", **fields: Any) -> dg.SensorDefinition:
-    """A sensor whose evaluations return these, one after the other, and then nothing."""
-    left = list(results)
-
-    @dg.sensor(name=name, **{"job": work, "minimum_interval_seconds": 0, **fields})
-    def made(context: dg.SensorEvaluationContext) -> Any:
-        result = left.pop(0) if left else None
-        return result(context) if callable(result) else result
-
-    return made
+from arctic_orchestration_tests.code_location.source_sensors import (
+    COLORS,
+    RED,
+    a,
+    ab,
+    asks,
+    b,
+    c,
+    daily,
+    lake,
+    other,
+    painting,
+    takes,
+    work,
+)
+from arctic_orchestration_tests.proofs.dagster_processes import until
 
 
 def test_a_request_becomes_a_run_with_all_that_it_asks_for(place: Place) -> None:
@@ -285,10 +217,18 @@ def test_a_sensor_that_takes_long_holds_up_no_tick(
 
     definitions = lake([asks(slow)], takes("files"))
     assert not place.tick(definitions).run_requests
+    # A later tick would wait for ever.
+    monkeypatch.setattr(dagster_sources, "TICK_SECONDS", 1e6)
     assert not place.tick(definitions).run_requests
     goes_on.set()
-    monkeypatch.setattr(dagster_sources, "TICK_SECONDS", 60.0)
-    assert len(place.tick(definitions).run_requests or ()) == 1
+    requested: list[dg.RunRequest] = []
+
+    def has_requested() -> bool:
+        requested.extend(place.tick(definitions).run_requests or ())
+        return bool(requested)
+
+    until(has_requested, 60, "its request is taken")
+    assert [request.run_key is not None for request in requested] == [True]
     assert calls == [None]
 
 
@@ -334,18 +274,6 @@ def test_a_source_gets_its_resources_and_what_else_a_context_has(place: Place) -
     assert len(place.tick(definitions).run_requests or ()) == 2
 
 
-def test_a_sensor_that_dagster_runs_too_is_not_evaluated(place: Place) -> None:
-    """Each request would be two runs; a stopped one may be among the definitions."""
-    sensor = asks(dg.RunRequest(run_key="x"), default_status=dg.DefaultSensorStatus.RUNNING)
-    definitions = lake([sensor], takes("files"), sensors=[sensor])
-    assert not place.tick(definitions).run_requests
-    ((note,),) = place.rows(sources, "note")
-    assert "Dagster runs the sensor itself" in note
-    stopped = asks(dg.RunRequest(run_key="x"))
-    definitions = lake([stopped], takes("files"), sensors=[stopped])
-    assert len(place.tick(definitions).run_requests or ()) == 1
-
-
 @dg.asset_sensor(asset_key=dg.AssetKey("a"), job=work)
 def of_asset(context: Any, asset_event: Any) -> None: ...
 
@@ -375,78 +303,3 @@ def test_bad_declarations_name_field_and_value() -> None:
         Schedule(name="s", target=work, trigger=on.requests("f") | on.cron("0 4 * * *"))
     with pytest.raises(InvalidDefinition, match=r"partitions.*names its partition itself"):
         takes("files", daily, partitions="each")
-
-
-HERE = RemoteRepositoryOrigin(
-    InProcessCodeLocationOrigin(LoadableTargetOrigin(module_name="lake"), location_name="here"),
-    "__repository__",
-)
-
-
-def dagsters(place: Place, status: InstigatorStatus, cursor: str) -> InstigatorState:
-    """What Dagster's daemon has stored of its own sensor ``files``."""
-    data = SensorInstigatorData(cursor=cursor, last_run_key="old")
-    origin = HERE.get_instigator_origin("files")
-    state = InstigatorState(origin, InstigatorType.SENSOR, status, data)
-    return place.instance.add_instigator_state(state)
-
-
-def run_of(place: Place, run_key: str, location: str = "here") -> None:
-    """A run that a sensor ``files`` of a location has requested from Dagster."""
-    code = InProcessCodeLocationOrigin(
-        LoadableTargetOrigin(module_name="lake"), location_name=location
-    )
-    origin = RemoteJobOrigin(RemoteRepositoryOrigin(code, "__repository__"), "work")
-    tags = {"dagster/sensor_name": "files", "dagster/run_key": run_key}
-    place.instance.create_run_for_job(work, tags=tags, remote_job_origin=origin)
-
-
-def test_a_source_begins_where_dagster_was_stopped(place: Place) -> None:
-    """At its cursor, and without the run keys of which it has made runs."""
-    seen = []
-
-    def first(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest]:
-        seen.append((context.cursor, context.last_run_key))
-        for key in ("before", "elsewhere", "new"):
-            yield dg.RunRequest(run_key=key, tags={"key": key})
-
-    sensor = asks(first, first)
-    definitions = lake([sensor], takes("files"), sensors=[sensor])
-    run_of(place, "before")
-    run_of(place, "elsewhere", location="there")
-    stored = dagsters(place, InstigatorStatus.RUNNING, "41")
-    origin = HERE.code_location_origin
-    assert not place.tick(definitions, origin).run_requests
-    assert place.rows(sources, "cursor", "tick") == [(None, 0)]
-    place.instance.update_instigator_state(stored.with_status(InstigatorStatus.STOPPED))
-    made = place.tick(definitions, origin).run_requests or ()
-    assert sorted(request.tags["key"] for request in made) == ["elsewhere", "new"]
-    assert seen == [("41", "old")]
-    keys = [("before",), ("elsewhere",), ("new",)]
-    assert place.rows(source_requests, "run_key") == keys
-    place.tick(definitions, origin)
-    assert seen[1] == ("41", "new")
-    assert len(place.states()) == 2
-
-
-def test_a_source_waits_for_the_last_tick_of_dagster(place: Place) -> None:
-    """What was begun before the stop may still request runs, and move the cursor."""
-    sensor = asks(dg.RunRequest(run_key="x"))
-    definitions = lake([sensor], takes("files"), sensors=[sensor])
-    stored = dagsters(place, InstigatorStatus.STOPPED, "41")
-    tick = place.instance.create_tick(
-        TickData(
-            stored.instigator_origin_id,
-            "files",
-            InstigatorType.SENSOR,
-            TickStatus.STARTED,
-            timestamp=utc_now().timestamp(),
-            selector_id=stored.selector_id,
-        )
-    )
-    origin = HERE.code_location_origin
-    assert not place.tick(definitions, origin).run_requests
-    ((note,),) = place.rows(sources, "note")
-    assert "Dagster has not ended the last tick of the sensor" in note
-    place.instance.update_tick(tick.with_status(TickStatus.SKIPPED))
-    assert len(place.tick(definitions, origin).run_requests or ()) == 1

@@ -3,22 +3,30 @@
 import heapq
 import os
 import random
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration.compaction.dagster.worker_demand import work_of
-from arctic_orchestration.compaction.queue import budget, queues
+from arctic_orchestration.compaction.queue import budget, claim_order, queues
 from arctic_orchestration.compaction.queue.budget import held_queues, hours_window
 from arctic_orchestration.compaction.queue.claim_order import claimable
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.queues import CompactionQueue
+from arctic_orchestration.compaction.run_once import compact_now
 from arctic_orchestration.compaction.views import task_waits
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.state.compaction_tables import compaction_queues
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.compaction.small_lake import Merging, lake_in, table_of
 from arctic_orchestration_tests.compaction.stored import MERGE, Clock, planned, seen
 
 DAY = timedelta(days=1)
@@ -152,6 +160,39 @@ def test_a_changed_budget_counts_at_once_and_none_is_no_limit(database: Database
         assert attempts.claim(tx, [], "w", time=clock)
 
 
+@pytest.mark.parametrize("locks", [True, False])
+def test_workers_that_ask_at_once_share_one_budget(
+    database: Database, backend: str, locks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of eight gets a task: two would overdraw. On Postgres, all do without the lock."""
+    offer_many(database, 8)
+    with database.begin() as tx:
+        # 45 s are saved, and an attempt counts 60 s before any has ended.
+        queues.update_queue(tx, "default", budget=0.05)
+    is_alone = backend == "sqlite"
+    if not locks:
+        monkeypatch.setattr(budget, "_lock_budgets", lambda *_: None)
+    claim_order_of, together = claim_order._by_share, threading.Barrier(8)
+
+    def when_all_have_come(tx: sa.Connection, names: Sequence[str]) -> list[str]:
+        if not is_alone:
+            together.wait(60)
+        return claim_order_of(tx, names)
+
+    monkeypatch.setattr(claim_order, "_by_share", when_all_have_come)
+
+    def ask(_: int) -> bool:
+        with database.begin() as tx:
+            found = attempts.claim(tx, [], "w") is not None
+            if not (locks or is_alone):
+                # None sees the claims of the others.
+                together.wait(60)
+        return found
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(ask, range(8))) == (1 if locks or is_alone else 8)
+
+
 def test_a_held_queue_says_so_and_the_others_go_on(database: Database) -> None:
     """In the counts of what can be claimed, of workers to request, and in a task's reason."""
     offer_many(database, 2)
@@ -208,6 +249,42 @@ def test_hours(database: Database, hours: str, at: str, expected: str | None) ->
         held = held_queues(tx, now).get("default")
     assert (held is None) == (expected is None)
     assert held is None or expected is None or held.reason.startswith(expected)
+
+
+def test_hours_that_this_machine_cannot_read_hold_their_queue_alone(database: Database) -> None:
+    """Another machine knows a zone that this one does not; what waits elsewhere is claimed."""
+    offer_many(database, 1)
+    with database.begin() as tx:
+        queues.add_queue(tx, CompactionQueue(name="own"), MIDNIGHT)
+        seen(tx, "lake.b", now=MIDNIGHT)
+        offer(tx, "lake.b", [planned("b1", "b2")], MIDNIGHT)
+        queues.map_table(tx, "lake.b", "own", MIDNIGHT)
+        hours = "08:00-10:00 Mars/Olympus"
+        tx.execute(
+            sa.update(compaction_queues)
+            .where(compaction_queues.c.name == "default")
+            .values(hours=hours)
+        )
+        claim = attempts.claim(tx, [], "w")
+        assert claim is not None
+        assert claim.task.table == "lake.b"
+        assert attempts.claim(tx, [], "w") is None
+        reason = held_queues(tx, MIDNIGHT)["default"].reason
+    assert reason.startswith(f"hours: got {hours!r}, expected hours in which workers claim")
+
+
+def test_a_person_who_merges_at_once_is_told(database: Database, tmp_path: Path) -> None:
+    """``run`` keeps to the hours, too: the plan waits, and nothing is merged."""
+    catalog = lake_in(tmp_path / "lake")
+    table_of(catalog, "lake.words", 3)
+    closed = (datetime.now(UTC) - 2 * DAY).strftime("%a").lower()
+    with database.begin() as tx:
+        queues.update_queue(tx, "default", hours=f"00:00-24:00 UTC {closed}")
+    now = datetime.now(UTC)
+    result = compact_now(database, catalog, Merging(), "lake.words", now, force=True)
+    assert result.trouble is not None
+    assert result.trouble.startswith("queue default waits: its hours begin at ")
+    assert (len(result.left), result.records) == (1, ())
 
 
 def test_hours_follow_the_zone(database: Database) -> None:

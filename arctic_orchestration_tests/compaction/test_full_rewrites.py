@@ -113,6 +113,12 @@ def test_tasks_of_a_rewrite_stay_when_the_others_are_committed() -> None:
     )
     assert paths(files, replace(state, retried=(rest,))) == [["b"]]
     assert paths(files, replace(state, retried=(gone,))) == []
+    # Nor do they stay when the table does not request rewrites any more; failed ones do.
+    never = replace(POLICY, full_interval=None)
+    waits = replace(rest, is_rest=True)
+    for one, expected in ((rest, 1), (waits, 0)):
+        found = plan(snapshot(files), never, replace(state, retried=(one,)), NOW)
+        assert len(found.tasks) == expected
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from arctic_orchestration.compaction.queue.task import LIVE, TaskKind, TaskState
 from arctic_orchestration.compaction.tables import table_by_name
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.errors import InvalidInput, NotFound
-from arctic_orchestration.state import dialect
+from arctic_orchestration.state import bulk_rows
 from arctic_orchestration.state.compaction_tables import compaction_task_files, compaction_tasks
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import (
@@ -215,7 +215,7 @@ def test_nothing_is_half_offered_when_it_breaks_off(
     with database.begin() as tx:
         (old,) = offer(tx, "lake.a", [planned("a", "b")], NOON).taken
     plan = [planned("a", "b", "c"), planned("d", "e")]
-    insert_rows, broken = dialect.insert_rows, list[str]()
+    insert_rows, broken = bulk_rows.insert_rows, list[str]()
 
     def breaking(tx: sa.Connection, table: sa.Table, *rest: object) -> None:
         if len(broken) < writes and len(calls) == len(broken):
@@ -225,7 +225,7 @@ def test_nothing_is_half_offered_when_it_breaks_off(
         insert_rows(tx, table, *rest)  # type: ignore[arg-type]
 
     writes = 4
-    monkeypatch.setattr(dialect, "insert_rows", breaking)
+    monkeypatch.setattr(bulk_rows, "insert_rows", breaking)
     for _ in range(writes):
         calls: list[str] = []
         with pytest.raises(RuntimeError), database.begin() as tx:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arctic_orchestration.errors import DatabaseUnavailable
-from arctic_orchestration.state import dialect
+from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import EscapedText, UtcTime
 from arctic_orchestration.state.tables import locations, schedules
@@ -109,7 +109,7 @@ def test_membership_of_many_is_found_by_the_index(database: Database) -> None:
             (f"{n:026}", 1, f"s{n}", 1, "code", "enabled", "x" * 400, NOON, NOON, NOON)
             for n in range(40_000)
         ]
-        dialect.insert_rows(tx, schedules, columns, rows)
+        bulk_rows.insert_rows(tx, schedules, columns, rows)
         tx.execute(sa.text("analyze"))
         wanted = [f"{n:026}" for n in range(0, 40_000, 80)]
         query = sa.select(schedules.c.name).where(dialect.among(tx, schedules.c.id, wanted))
@@ -129,11 +129,11 @@ def test_rows_in_bulk_are_stored_as_they_are(database: Database) -> None:
     with database.begin() as tx:
         if tx.dialect.name == "postgresql":
             tx.execute(sa.text("set local time zone 'America/New_York'"))
-        dialect.insert_rows(tx, _moments, ["id", "at", "word"], rows)
-        dialect.insert_rows(tx, _moments, ["id", "at", "word"], [])
+        bulk_rows.insert_rows(tx, _moments, ["id", "at", "word"], rows)
+        bulk_rows.insert_rows(tx, _moments, ["id", "at", "word"], [])
         assert [tuple(row) for row in tx.execute(stored)] == rows
         changed = [(NOON, word, n) for n, _, word in reversed(rows)]
-        dialect.update_rows(tx, _moments, ["at", "word"], changed)
+        bulk_rows.update_rows(tx, _moments, ["at", "word"], changed)
         assert [tuple(row) for row in tx.execute(stored)] == [(n, NOON, w) for n, _, w in rows]
 
 
@@ -141,10 +141,10 @@ def test_a_naive_moment_in_bulk_is_refused(database: Database) -> None:
     """It would be read in the time zone of the session, or of the machine."""
     naive = datetime(2026, 1, 1)
     with pytest.raises(TypeError, match="naive"), database.begin() as tx:
-        dialect.insert_rows(tx, _moments, ["id", "at"], [(1, naive)])
+        bulk_rows.insert_rows(tx, _moments, ["id", "at"], [(1, naive)])
     with pytest.raises(TypeError, match="naive"), database.begin() as tx:
         tx.execute(sa.insert(_moments).values(id=1))
-        dialect.update_rows(tx, _moments, ["at"], [(naive, 1)])
+        bulk_rows.update_rows(tx, _moments, ["at"], [(naive, 1)])
 
 
 def test_a_connection_lost_in_bulk_is_the_same_error(
@@ -153,8 +153,8 @@ def test_a_connection_lost_in_bulk_is_the_same_error(
     """Whatever part of the driver notices."""
     database = Database(postgres_server.url(postgres_database))
     writes: list[Callable[[sa.Connection], object]] = [
-        lambda tx: dialect.insert_rows(tx, _moments, ["id"], [(1,)]),
-        lambda tx: dialect.update_rows(tx, _moments, ["word"], [("w", 1)]),
+        lambda tx: bulk_rows.insert_rows(tx, _moments, ["id"], [(1,)]),
+        lambda tx: bulk_rows.update_rows(tx, _moments, ["word"], [("w", 1)]),
     ]
     for write in writes:
         with pytest.raises(DatabaseUnavailable), database.begin() as tx:
@@ -176,9 +176,9 @@ def test_text_for_people_is_stored_whatever_is_in_it(database: Database) -> None
     with database.begin() as tx:
         texts.create(tx)
         tx.execute(sa.insert(texts), [{"id": 1, "word": odd}, {"id": 2, "word": fine}])
-        dialect.insert_rows(tx, texts, ["id", "word"], [(3, odd), (4, fine), (5, None)])
+        bulk_rows.insert_rows(tx, texts, ["id", "word"], [(3, odd), (4, fine), (5, None)])
         tx.execute(sa.insert(texts), [{"id": 6, "word": "x"}])
-        dialect.update_rows(tx, texts, ["word"], [(odd, 6)])
+        bulk_rows.update_rows(tx, texts, ["word"], [(odd, 6)])
         found = list(tx.execute(sa.select(texts.c.word).order_by(texts.c.id)).scalars())
     assert found == [even, fine, even, fine, None, even]
 
@@ -192,7 +192,7 @@ def test_a_server_that_may_not_write_any_more_does_not_answer(
         _moments.metadata.create_all(tx)
     for write in (
         lambda tx: tx.execute(sa.insert(_moments).values(id=1)),
-        lambda tx: dialect.insert_rows(tx, _moments, ["id"], [(1,)]),
+        lambda tx: bulk_rows.insert_rows(tx, _moments, ["id"], [(1,)]),
     ):
         with pytest.raises(DatabaseUnavailable, match="read-only"), database.begin() as tx:
             tx.execute(sa.text("set transaction read only"))

@@ -173,7 +173,7 @@ def _unserved(tx: sa.Connection) -> Iterator[Finding]:
                 found=f"{one.queue.state}, {counted(waiting, 'task')} waiting",
                 advice=f"if that is over: arctic compaction queues resume {name}",
             )
-        elif waiting and not live_workers(tx, name):
+        elif waiting and one.held is None and not live_workers(tx, name):
             yield Finding(
                 check=f"queue {name}",
                 status=WARNING,

@@ -131,7 +131,7 @@ def explained_table(state: Opened, name: str, now: datetime, limit: int) -> Expl
         waiting=details.waiting,
         quarantined=details.quarantined,
         last=details.last,
-        maintenance=details.maintenance,
+        upkeep=details.upkeep,
     )
 
 
@@ -151,8 +151,8 @@ def print_explanation(explained: ExplainedTable, now: datetime) -> None:
     _add_tasks(tree, explained)
     _add_quarantined(tree, explained.quarantined)
     _add_commits(tree, explained, now)
-    if explained.maintenance is not None:
-        tree.add(f"[bold]maintenance[/] {escape(explained.maintenance)}")
+    if explained.upkeep is not None:
+        tree.add(f"[bold]upkeep[/] {escape(explained.upkeep)}")
     console().print(tree)
 
 

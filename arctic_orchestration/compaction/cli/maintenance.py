@@ -1,4 +1,4 @@
-"""``arctic compaction expire-snapshots`` and ``remove-orphans``: the maintenance of a table."""
+"""``arctic compaction expire-snapshots`` and ``remove-orphans``: the upkeep of a table."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -49,7 +49,7 @@ def expire_snapshots(
         raise InvalidInput("--keep-last", keep_last, "a whole number, 1 or more")
     now = utc_now()
     with opened_compaction() as state:
-        from arctic_orchestration.compaction.maintenance import Protection, planned_from
+        from arctic_orchestration.compaction.upkeep import Protection, planned_from
         from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots as expire
 
         loaded = state.table(table)
@@ -103,7 +103,7 @@ def remove_orphans(
     age = positive_duration("--older-than", older_than)
     now = utc_now()
     with opened_compaction() as state:
-        from arctic_orchestration.compaction.maintenance import Protection
+        from arctic_orchestration.compaction.upkeep import Protection
         from arctic_orchestration.lake.upkeep.maintenance import remove_orphans as remove
         from arctic_orchestration.lake.upkeep.orphans import SAFE_AGE
 

@@ -178,7 +178,7 @@ class Service:
 def counts_text(counts: "CompactionCounts") -> str:
     """Returns the result of a round, on one line; empty: nothing of interest."""
     committed, planned, cleaned = counts.committed, counts.planned, counts.cleaned
-    kept = counts.maintenance
+    kept = counts.upkeep
     parts = [
         (counts.lost, f"{counted(counts.lost, 'attempt')} lost"),
         (
@@ -197,7 +197,7 @@ def counts_text(counts: "CompactionCounts") -> str:
         (planned.troubled, f"{counted(planned.troubled, 'table')} could not be planned"),
         (cleaned.removed, f"outputs of {counted(cleaned.removed, 'attempt')} removed"),
         (cleaned.failed, f"outputs of {counted(cleaned.failed, 'attempt')} could not be removed"),
-        (kept.done, f"{counted(kept.done, 'table')} maintained"),
-        (kept.failed, f"{counted(kept.failed, 'table')} could not be maintained"),
+        (kept.done, f"{counted(kept.done, 'table')} with upkeep done"),
+        (kept.failed, f"{counted(kept.failed, 'table')} whose upkeep failed"),
     ]
     return ", ".join(text for number, text in parts if number)

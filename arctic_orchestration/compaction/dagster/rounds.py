@@ -94,7 +94,7 @@ def counts_text(counts: "CompactionCounts") -> Mapping[str, int]:
         "tables refused": planned.refused,
         "tables not planned": planned.troubled,
         "tables postponed": planned.postponed,
-        "tables maintained": counts.maintenance.done,
-        "tables not maintained": counts.maintenance.failed,
+        "tables with upkeep": counts.upkeep.done,
+        "tables whose upkeep failed": counts.upkeep.failed,
     }
     return {name: value for name, value in named.items() if value}

@@ -20,7 +20,6 @@ from pyiceberg.table import Table
 
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.catalog_binding import require_same
-from arctic_orchestration.compaction.maintenance import want_maintenance
 from arctic_orchestration.compaction.planning.plan_cache import Memory, why_planned
 from arctic_orchestration.compaction.planning.planner_counts import PlanningCounts
 from arctic_orchestration.compaction.planning.policy import DISABLED, Policy
@@ -37,6 +36,7 @@ from arctic_orchestration.compaction.queue.offers import Offered, offer
 from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.tables import make_due as mark_due
+from arctic_orchestration.compaction.upkeep import want_upkeep
 from arctic_orchestration.errors import ArcticError, CatalogUnavailable, InvalidInput, NotFound
 from arctic_orchestration.lake.tables import list_tables, load_table
 from arctic_orchestration.state.database import Database
@@ -223,7 +223,7 @@ class Planner:
             return looked.plus(self._refuse(row, table, str(error), Policy(), now))
         if row is None or _differs(row, policy):
             row = self._see(name, policy, now)
-        want_maintenance(self._database, name, policy)
+        want_upkeep(self._database, name, policy)
         if not policy.enabled:
             return looked.plus(self._refuse(row, table, DISABLED, policy, now))
         with self._database.read() as tx:

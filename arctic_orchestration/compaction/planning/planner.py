@@ -176,6 +176,8 @@ class _Planner:
         for one in self.state.retried:
             if not (one.paths and one.paths <= live.keys() and held.isdisjoint(one.paths)):
                 continue
+            if one.is_rest and self.policy.full_interval is None:
+                continue
             group = tuple(in_order([live[path] for path in one.paths]))
             name = name_of(group[0].spec_id, group[0].partition)
             choice = _Choice(kind=one.kind, reason=one.reason)

@@ -21,6 +21,8 @@ class Retried:
     #: why it was planned
     reason: str
     paths: frozenset[str]
+    #: whether it waits for its first attempt: a part of a full rewrite
+    is_rest: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -117,7 +117,12 @@ def state_of(tx: sa.Connection, table: str, now: datetime, *, forced: bool = Fal
             continue
         if task.state is TaskState.FAILED or is_rest:
             retried.append(
-                Retried(kind=task.kind, reason=task.planned_reason, paths=frozenset(paths[task.id]))
+                Retried(
+                    kind=task.kind,
+                    reason=task.planned_reason,
+                    paths=frozenset(paths[task.id]),
+                    is_rest=is_rest,
+                )
             )
         else:
             held_files |= paths[task.id]

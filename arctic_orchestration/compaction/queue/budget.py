@@ -15,6 +15,7 @@ finished and committed.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -76,11 +77,20 @@ def hours_window(hours: str) -> Window | None:
         raise InvalidInput("hours", hours, f"{_EXPECTED} ({error.problems[0]})") from None
 
 
-def held_queues(tx: sa.Connection, now: datetime) -> Mapping[str, Held]:
+def held_queues(
+    tx: sa.Connection, now: datetime, *, claims_from: Sequence[str] = ()
+) -> Mapping[str, Held]:
     """Returns the queues from which nothing is claimed now because of their hours or budget.
 
     One statement if no queue has either of them, else two.
+
+    Args:
+        tx: the transaction.
+        now: the moment.
+        claims_from: the queues from which the caller claims. Their budgets are locked until the
+            transaction ends: else all workers that ask at once would find the same room.
     """
+    _lock_budgets(tx, claims_from)
     queue, budget = compaction_queues.c, compaction_budgets.c
     query = (
         sa.select(queue.name, queue.hours, queue.budget, budget.spent_seconds, budget.spent_at,
@@ -95,7 +105,11 @@ def held_queues(tx: sa.Connection, now: datetime) -> Mapping[str, Held]:
     held = {}
     for row in rows:
         mean = row.mean_seconds or _FIRST_MEAN
-        reason = _closed(row.hours, timedelta(seconds=mean), now)
+        try:
+            reason = _closed(row.hours, timedelta(seconds=mean), now)
+        except InvalidInput as error:
+            # Another machine may know more time zones. The other queues go on.
+            reason = Held(reason=str(error), until=now)
         if reason is None and row.budget:
             lasted = [(now - at).total_seconds() for at in live.get(row.name, ())]
             spent = _spent(row.budget, row.spent_seconds, row.spent_at, sum(lasted), now)
@@ -123,10 +137,7 @@ def spend(tx: sa.Connection, ended: Mapping[str, Sequence[timedelta]], now: date
     limited = (queue.hours != ALWAYS) | (queue.budget > 0)
     query = sa.select(queue.name, queue.budget).where(limited, queue.name.in_(ended))
     for name, allowed in sorted((row.name, row.budget) for row in tx.execute(query)):
-        new = dialect.insert(tx, compaction_budgets).values(queue=name)
-        tx.execute(new.on_conflict_do_nothing())
-        of_queue = budget.queue == name
-        row = tx.execute(sa.select(compaction_budgets).where(of_queue).with_for_update()).one()
+        row = _locked(tx, name)
         mean = row.mean_seconds
         for lasted in ended[name]:
             seconds = lasted.total_seconds()
@@ -135,7 +146,23 @@ def spend(tx: sa.Connection, ended: Mapping[str, Sequence[timedelta]], now: date
         used = others + sum(lasted.total_seconds() for lasted in ended[name])
         spent = _spent(allowed, row.spent_seconds, row.spent_at, used, now) - others
         changed = {"spent_seconds": spent, "spent_at": now, "mean_seconds": mean}
-        tx.execute(sa.update(compaction_budgets).where(of_queue).values(changed))
+        tx.execute(sa.update(compaction_budgets).where(budget.queue == name).values(changed))
+
+
+def _lock_budgets(tx: sa.Connection, names: Sequence[str]) -> None:
+    if names:
+        queue = compaction_queues.c
+        query = sa.select(queue.name).where(queue.budget > 0, queue.name.in_(names))
+        for name in sorted(tx.execute(query).scalars()):
+            _locked(tx, name)
+
+
+def _locked(tx: sa.Connection, queue: str) -> Any:
+    """Locks the budget of a queue, and returns its row."""
+    new = dialect.insert(tx, compaction_budgets).values(queue=queue)
+    tx.execute(new.on_conflict_do_nothing())
+    query = sa.select(compaction_budgets).where(compaction_budgets.c.queue == queue)
+    return tx.execute(query.with_for_update()).one()
 
 
 def _spent(

@@ -61,8 +61,9 @@ def first_claimable(
         none: nothing is claimable that no other worker is about to claim.
     """
     first = FIRST if table is None else FIRST.where(compaction_tasks.c.table_name == table)
-    held = held_queues(tx, now)
-    for queue in _by_share(tx, queues):
+    waiting = _by_share(tx, queues)
+    held = held_queues(tx, now, claims_from=waiting)
+    for queue in waiting:
         if queue in held:
             continue
         row = tx.execute(first, {"of_queue": queue}).mappings().one_or_none()

@@ -33,7 +33,7 @@ from arctic_orchestration.compaction.queue.task import PlannedTask, TaskState
 from arctic_orchestration.compaction.tables import CompactionTable, lock_table
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.identifiers import new_id
-from arctic_orchestration.state import dialect
+from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.compaction_tables import (
     compaction_tables,
     compaction_task_files,
@@ -233,7 +233,7 @@ def _refresh(
                   "rank": rank.of(task, row["waiting_since"], row["place"], level)}  # fmt: skip
         rows.append((*(values[column] for column in columns), row["id"]))
     if rows:
-        dialect.update_rows(tx, compaction_tasks, columns, rows)
+        bulk_rows.update_rows(tx, compaction_tasks, columns, rows)
 
 
 def _request(tx: sa.Connection, rows: Sequence[Mapping[Any, Any]], now: datetime) -> None:
@@ -313,11 +313,11 @@ def _make(
     ]
     columns = list(rows[0])
     values = [[row[column] for column in columns] for row in rows]
-    dialect.insert_rows(tx, compaction_tasks, columns, values)
+    bulk_rows.insert_rows(tx, compaction_tasks, columns, values)
     files = [
         (table.name, path, id) for id, task in zip(ids, tasks, strict=True) for path in task.paths
     ]
-    dialect.insert_rows(tx, compaction_task_files, ("table_name", "path", "task_id"), files)
+    bulk_rows.insert_rows(tx, compaction_task_files, ("table_name", "path", "task_id"), files)
     lines = [(id, None, task.reason) for id, task in zip(ids, tasks, strict=True)]
     task_store.note_moves(tx, lines, TaskState.PLANNED, now)
     return ids

@@ -17,7 +17,7 @@ from arctic_orchestration.compaction.queue.task import (
 )
 from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
 from arctic_orchestration.lake.file_groups import FileGroup
-from arctic_orchestration.state import dialect
+from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.compaction_tables import (
     compaction_moves,
     compaction_tables,
@@ -212,7 +212,7 @@ def note_moves(
         (id, at, before.value if before else None, to.value, reason, attempt_id)
         for id, before, reason in lines
     ]
-    dialect.insert_rows(tx, compaction_moves, columns, rows)
+    bulk_rows.insert_rows(tx, compaction_moves, columns, rows)
 
 
 def _select(

@@ -172,7 +172,7 @@ class TableDetailsDocument(Document):
     quarantined: list[QuarantinedTask]
     last_commit: CompactionRecordDocument | None = source("last")
     #: the result of the last one; null: the table's properties request none
-    maintenance: str | None
+    upkeep: str | None
 
 
 class CompactionTableDetails(TableDetailsDocument):

@@ -7,9 +7,9 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction.commit.records import CompactionRecord, records
-from arctic_orchestration.compaction.maintenance import maintenance_text
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import Task, TaskState
+from arctic_orchestration.compaction.upkeep import upkeep_text
 from arctic_orchestration.compaction.views.tables import TableView
 from arctic_orchestration.compaction.views.task_waits import (
     QueueNow,
@@ -30,8 +30,8 @@ class TableDetails:
     waiting: Sequence[Waiting]
     quarantined: Sequence[Task]
     last: CompactionRecord | None
-    #: the result of its maintenance; none: its properties request none
-    maintenance: str | None
+    #: the result of its upkeep; none: its properties request none
+    upkeep: str | None
 
 
 def table_details(tx: sa.Connection, seen: TableView, now: datetime, limit: int) -> TableDetails:
@@ -45,5 +45,5 @@ def table_details(tx: sa.Connection, seen: TableView, now: datetime, limit: int)
         waiting=waiting_tasks(tx, row, now, limit) if row else [],
         quarantined=sorted(quarantined, key=lambda task: task.state_at, reverse=True),
         last=last[0] if last else None,
-        maintenance=maintenance_text(tx, seen.name),
+        upkeep=upkeep_text(tx, seen.name),
     )

@@ -31,8 +31,8 @@ SENSOR_NAME_TAG = "dagster/sensor_name"
 _LOST = 600.0
 #: run keys looked up at once
 _KEYS_AT_ONCE = 500
-#: how long a tick waits for its sensors; the result of a slower one is taken in a later tick
-TICK_SECONDS = 10.0
+#: how long a tick waits for the sensors that it begins; slower ones are taken in a later tick
+TICK_SECONDS = 1.0
 #: parts of a run request that no job of ours can carry
 _UNSUPPORTED = ("asset_check_keys", "stale_assets_only", "asset_graph_subset")
 
@@ -47,6 +47,8 @@ class _Call:
     """A running evaluation."""
 
     state: SourceState
+    #: whether this tick has begun it
+    began: bool
     done: threading.Event = field(default_factory=threading.Event)
     result: Evaluation | None = None
 
@@ -80,18 +82,24 @@ class CodeSources:
         }
 
     def evaluate(self, due: Sequence[SourceState]) -> Sequence[Evaluation]:
-        """Begins the evaluations, and returns those that have ended after some seconds."""
+        """Begins the evaluations, and returns those that have ended after some seconds.
+
+        Only the tick that begins an evaluation waits for it.
+        """
+        until = time.monotonic()
         for state in due:
             if state.name not in self._calls:
-                call = self._calls[state.name] = _Call(state)
+                until = time.monotonic() + TICK_SECONDS
+                call = self._calls[state.name] = _Call(state, began=True)
                 threading.Thread(
                     target=self._call, args=(call,), daemon=True, name=f"source {state.name}"
                 ).start()
-        until = time.monotonic() + TICK_SECONDS
         ended = []
         for state in due:
             call = self._calls[state.name]
-            if call.done.wait(max(0.0, until - time.monotonic())):
+            seconds = until - time.monotonic() if call.began else 0.0
+            call.began = False
+            if call.done.wait(max(0.0, seconds)):
                 del self._calls[state.name]
                 assert call.result is not None
                 ended.append(call.result)

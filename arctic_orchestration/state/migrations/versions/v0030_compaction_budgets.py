@@ -1,4 +1,4 @@
-"""The hours and budgets of compaction queues, full rewrites, and the maintenance of tables."""
+"""The hours and budgets of compaction queues, full rewrites, and the upkeep of tables."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -30,17 +30,17 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("queue", name=op.f("pk_arctic_compaction_budgets")),
     )
     op.create_table(
-        "arctic_compaction_maintenance",
+        "arctic_compaction_upkeep",
         sa.Column("table_name", sa.Text(), nullable=False),
         sa.Column("expire_after_seconds", sa.Float(), nullable=True),
         sa.Column("orphans_after_seconds", sa.Float(), nullable=True),
-        sa.Column("begun_at", UtcTime(), nullable=True),
+        sa.Column("next_at", UtcTime(), nullable=True),
         sa.Column("result", EscapedText(), nullable=True),
         sa.ForeignKeyConstraint(
             ["table_name"],
             ["arctic_compaction_tables.name"],
-            name=op.f("fk_arctic_compaction_maintenance_table_name"),
+            name=op.f("fk_arctic_compaction_upkeep_table_name"),
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("table_name", name=op.f("pk_arctic_compaction_maintenance")),
+        sa.PrimaryKeyConstraint("table_name", name=op.f("pk_arctic_compaction_upkeep")),
     )

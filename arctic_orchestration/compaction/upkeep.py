@@ -1,9 +1,9 @@
-"""Maintains tables that request it: once a day, expires old snapshots and removes orphans.
+"""The upkeep of tables that request it: old snapshots are expired, and orphans removed, once a day.
 
 The properties ``arctic.compaction.expire-snapshots`` and ``arctic.compaction.remove-orphans`` of a
 table name the age. Whoever plans and commits carries it out, one table after the other, in the
 hours and within the budget of the table's queue: it takes from the budget what it lasted. A process
-that is killed in the middle leaves orphans, which the next maintenance removes.
+that is killed in the middle leaves orphans; an hour later, the upkeep is repeated.
 """
 
 import logging
@@ -26,34 +26,34 @@ from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots, remov
 from arctic_orchestration.quantities import counted, format_moment
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import (
-    compaction_maintenance,
     compaction_queues,
     compaction_tables,
     compaction_tasks,
+    compaction_upkeep,
     is_live,
 )
 from arctic_orchestration.state.database import Database
 
-_log = logging.getLogger("arctic.compaction.maintenance")
+_log = logging.getLogger("arctic.compaction.upkeep")
 
-#: how often a table has its maintenance, and when a failed one is repeated
+#: how often a table has its upkeep, and when one that failed or did not end is repeated
 INTERVAL = timedelta(days=1)
 RETRY_AFTER = timedelta(hours=1)
 #: the time limit of a tick
 LONGEST_TICK = timedelta(seconds=10)
-_col, _table = compaction_maintenance.c, compaction_tables.c
+_col, _table = compaction_upkeep.c, compaction_tables.c
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaintenanceCounts:
+class UpkeepCounts:
     """The result of a tick, in tables."""
 
     done: int = 0
     failed: int = 0
 
 
-def want_maintenance(database: Database, table: str, policy: Policy) -> None:
-    """Records the maintenance that a table's properties request; writes only what is new."""
+def want_upkeep(database: Database, table: str, policy: Policy) -> None:
+    """Records the upkeep that a table's properties request; writes only what is new."""
     ages = [policy.expire_snapshots, policy.remove_orphans] if policy.enabled else [None, None]
     names = ("expire_after_seconds", "orphans_after_seconds")
     wanted = {
@@ -67,12 +67,12 @@ def want_maintenance(database: Database, table: str, policy: Policy) -> None:
     if known == tuple(wanted.values()):
         return
     with database.begin() as tx:
-        new = dialect.insert(tx, compaction_maintenance).values(table_name=table, **wanted)
+        new = dialect.insert(tx, compaction_upkeep).values(table_name=table, **wanted)
         tx.execute(new.on_conflict_do_update(index_elements=[_col.table_name], set_=wanted))
 
 
-class Maintenance:
-    """Maintains the tables of a catalog. Several processes may do it: each table has one turn.
+class Upkeep:
+    """Does the upkeep of a catalog's tables; of several processes, one does that of a table.
 
     Args:
         database: the state database.
@@ -94,21 +94,21 @@ class Maintenance:
         self._selects = selects
         self._jobs: TableJobs[bool] = TableJobs(pool or TablePool())
 
-    def tick(self, now: datetime) -> MaintenanceCounts:
+    def tick(self, now: datetime) -> UpkeepCounts:
         """Takes care of tables whose turn it is, longest ago first; a failure concerns one table.
 
         Errors:
             DatabaseUnavailable: the state database did not answer.
         """
-        counts = MaintenanceCounts()
+        counts = UpkeepCounts()
 
         def hear(ended: Ended[bool]) -> bool:
             nonlocal counts
             if ended.error is not None:
-                self._fails(ended.table, ended.error, now)
-                counts = MaintenanceCounts(done=counts.done, failed=counts.failed + 1)
+                self._note_failure(ended.table, ended.error)
+                counts = UpkeepCounts(done=counts.done, failed=counts.failed + 1)
             elif ended.result:
-                counts = MaintenanceCounts(done=counts.done + 1, failed=counts.failed)
+                counts = UpkeepCounts(done=counts.done + 1, failed=counts.failed)
             return True
 
         until = time.monotonic() + LONGEST_TICK.total_seconds()
@@ -127,7 +127,7 @@ class Maintenance:
             .join(compaction_tables, _table.name == _col.table_name)
             .join(compaction_queues, compaction_queues.c.name == _table.queue)
             .where(_is_due(now), _table.gone_at.is_(None))
-            .order_by(_col.begun_at.is_not(None), _col.begun_at, _col.table_name)
+            .order_by(_col.next_at.is_not(None), _col.next_at, _col.table_name)
         )
         with self._database.read() as tx:
             rows = tx.execute(query).all()
@@ -145,9 +145,9 @@ class Maintenance:
         """Takes care of a table, unless another process does; returns whether it did."""
         with self._database.begin() as tx:
             row = tx.execute(
-                sa.update(compaction_maintenance)
+                sa.update(compaction_upkeep)
                 .where(_col.table_name == name, _is_due(now))
-                .values(begun_at=now, result="under way")
+                .values(next_at=now + RETRY_AFTER, result="it was begun, and did not end")
                 .returning(_col.expire_after_seconds, _col.orphans_after_seconds)
             ).one_or_none()
             if row is None:
@@ -179,32 +179,34 @@ class Maintenance:
         lasted = timedelta(seconds=time.monotonic() - began)
         with self._database.begin() as tx:
             tx.execute(
-                sa.update(compaction_maintenance).where(_col.table_name == name).values(result=text)
+                sa.update(compaction_upkeep)
+                .where(_col.table_name == name)
+                .values(next_at=now + INTERVAL, result=text)
             )
             query = sa.select(_table.queue).where(_table.name == name)
             spend(tx, {tx.execute(query).scalar_one(): [lasted]}, now + lasted)
         return True
 
-    def _fails(self, name: str, error: BaseException, now: datetime) -> None:
+    def _note_failure(self, name: str, error: BaseException) -> None:
         text = f"{type(error).__name__}: {error}"
-        _log.warning("the maintenance of %s failed: %s", name, text)
+        _log.warning("the upkeep of %s failed: %s", name, text)
         with self._database.begin() as tx:
             tx.execute(
-                sa.update(compaction_maintenance)
+                sa.update(compaction_upkeep)
                 .where(_col.table_name == name)
-                .values(result=f"failed: {text}", begun_at=now - INTERVAL + RETRY_AFTER)
+                .values(result=f"failed: {text}")
             )
 
 
-def maintenance_text(tx: sa.Connection, table: str) -> str | None:
-    """Describes a table's maintenance for people; none: its properties request none."""
-    query = sa.select(compaction_maintenance).where(_col.table_name == table)
+def upkeep_text(tx: sa.Connection, table: str) -> str | None:
+    """Describes a table's upkeep for people; none: its properties request none."""
+    query = sa.select(compaction_upkeep).where(_col.table_name == table)
     row = tx.execute(query).one_or_none()
     if row is None or (row.expire_after_seconds is None and row.orphans_after_seconds is None):
         return None
-    if row.begun_at is None:
+    if row.next_at is None:
         return "not done yet; once a day"
-    return f"{row.result}; again at {format_moment(row.begun_at + INTERVAL)}"
+    return f"{row.result}; again at {format_moment(row.next_at)}"
 
 
 class Protection:
@@ -235,7 +237,7 @@ def planned_from(tx: sa.Connection, table: str) -> set[int]:
 
 def _is_due(now: datetime) -> sa.ColumnElement[bool]:
     wanted = _col.expire_after_seconds.is_not(None) | _col.orphans_after_seconds.is_not(None)
-    return wanted & (_col.begun_at.is_(None) | (_col.begun_at <= now - INTERVAL))
+    return wanted & (_col.next_at.is_(None) | (_col.next_at <= now))
 
 
 def _files(removed: int, failed: int, noun: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tables that request it are maintained once a day, in the hours and budget of their queue."""
+"""The upkeep of tables that request it: once a day, in the hours and budget of their queue."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,18 +9,18 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction import maintenance
-from arctic_orchestration.compaction.maintenance import (
-    Maintenance,
-    MaintenanceCounts,
-    maintenance_text,
-)
+from arctic_orchestration.compaction import upkeep
 from arctic_orchestration.compaction.planning.catalog_planner import Planner
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.planning.scope import Mode, Scope
 from arctic_orchestration.compaction.queue import queues
 from arctic_orchestration.compaction.queue.queues import QueueState
 from arctic_orchestration.compaction.service import CompactionService
+from arctic_orchestration.compaction.upkeep import (
+    Upkeep,
+    UpkeepCounts,
+    upkeep_text,
+)
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.state.compaction_tables import compaction_budgets
 from arctic_orchestration.state.database import Database
@@ -35,7 +35,7 @@ class Kept:
     def __init__(self, database: Database, home: Path) -> None:
         self.database = database
         self.lake = Lake.at(home / "lake")
-        self.maintenance = Maintenance(database, self.lake.catalog)
+        self.upkeep = Upkeep(database, self.lake.catalog)
         self.planner = Planner(database, self.lake.catalog)
         # Files and snapshots are of today: the clock is that of a later day.
         self.now = utc_now() + 9 * DAY
@@ -56,15 +56,15 @@ class Kept:
     def snapshots(self, name: str) -> int:
         return len(self.lake.catalog.load_table(name).metadata.snapshots)
 
-    def tick(self, passes: timedelta = timedelta()) -> MaintenanceCounts:
+    def tick(self, passes: timedelta = timedelta()) -> UpkeepCounts:
         self.now += passes
         self.planner.discover()
         self.planner.tick(self.now)
-        return self.maintenance.tick(self.now)
+        return self.upkeep.tick(self.now)
 
     def text(self, name: str) -> str | None:
         with self.database.read() as tx:
-            return maintenance_text(tx, name)
+            return upkeep_text(tx, name)
 
 
 @pytest.fixture
@@ -73,14 +73,14 @@ def kept(database: Database, tmp_path: Path) -> Iterator[Kept]:
         yield Kept(database, tmp_path)
 
 
-def test_a_table_is_maintained_once_a_day_as_its_properties_say(kept: Kept) -> None:
+def test_the_upkeep_is_done_once_a_day_as_the_properties_say(kept: Kept) -> None:
     """Each by itself, both, or nothing; rows stay, and an hour changes nothing."""
     both = kept.table("lake.both", expire_snapshots="7d", remove_orphans="3d")
     expired = kept.table("lake.expired", expire_snapshots="7d")
     removed = kept.table("lake.removed", remove_orphans="3d")
     neither = kept.table("lake.neither")
     young = kept.table("lake.young", expire_snapshots="10d", remove_orphans="10d")
-    assert kept.tick() == MaintenanceCounts(done=4)
+    assert kept.tick() == UpkeepCounts(done=4)
     assert [file.exists() for file in (both, expired, removed, neither, young)] == [
         *(False, True, False, True, True)
     ]
@@ -94,39 +94,39 @@ def test_a_table_is_maintained_once_a_day_as_its_properties_say(kept: Kept) -> N
     assert text.startswith("2 snapshots expired, ")
     assert " 1 orphan removed; again at " in text
     assert kept.text("lake.neither") is None
-    assert kept.tick(timedelta(hours=1)) == MaintenanceCounts()
+    assert kept.tick(timedelta(hours=1)) == UpkeepCounts()
     for name in ("both", "young"):
         kept.lake.append(f"lake.{name}")
-    assert kept.tick(DAY) == MaintenanceCounts(done=4)
+    assert kept.tick(DAY) == UpkeepCounts(done=4)
     assert kept.snapshots("lake.young") == 1
 
 
 def test_properties_that_change_count_from_the_next_check(kept: Kept) -> None:
     """Requested later, requested no more, and of a table that is not compacted any more."""
     orphan = kept.table("lake.a")
-    assert kept.tick() == MaintenanceCounts()
+    assert kept.tick() == UpkeepCounts()
     kept.lake.set("lake.a", remove_orphans="3d")
-    assert kept.tick(timedelta(minutes=2)) == MaintenanceCounts(done=1)
+    assert kept.tick(timedelta(minutes=2)) == UpkeepCounts(done=1)
     assert not orphan.exists()
     orphan.write_bytes(b"PAR1")
     kept.lake.set("lake.a", enabled="false")
-    assert kept.tick(2 * DAY) == MaintenanceCounts()
+    assert kept.tick(2 * DAY) == UpkeepCounts()
     kept.lake.set("lake.a", enabled="true", remove_orphans="never")
-    assert kept.tick(2 * DAY) == MaintenanceCounts()
+    assert kept.tick(2 * DAY) == UpkeepCounts()
     assert orphan.exists()
 
 
 def test_a_queue_that_is_paused_closed_or_overdrawn_waits(kept: Kept) -> None:
-    """Its tables are not touched meanwhile; what maintenance lasted is taken from the budget."""
+    """Its tables are not touched meanwhile; what upkeep lasted is taken from the budget."""
     orphan = kept.table("lake.a", remove_orphans="3d")
     with kept.database.begin() as tx:
         queues.set_state(tx, "default", QueueState.PAUSED)
-    assert kept.tick() == MaintenanceCounts()
+    assert kept.tick() == UpkeepCounts()
     closed = (kept.now - 2 * DAY).strftime("%a").lower()
     with kept.database.begin() as tx:
         queues.set_state(tx, "default", QueueState.OPEN)
         queues.update_queue(tx, "default", hours=f"00:00-24:00 UTC {closed}")
-    assert kept.tick() == MaintenanceCounts()
+    assert kept.tick() == UpkeepCounts()
     with kept.database.begin() as tx:
         queues.update_queue(tx, "default", hours="always", budget=1e-9)
         tx.execute(
@@ -134,11 +134,11 @@ def test_a_queue_that_is_paused_closed_or_overdrawn_waits(kept: Kept) -> None:
                 queue="default", spent_seconds=60.0, spent_at=kept.now, mean_seconds=1.0
             )
         )
-    assert kept.tick() == MaintenanceCounts()
+    assert kept.tick() == UpkeepCounts()
     assert orphan.exists()
     with kept.database.begin() as tx:
         queues.update_queue(tx, "default", budget=0.5)
-    assert kept.tick(timedelta(minutes=3)) == MaintenanceCounts(done=1)
+    assert kept.tick(timedelta(minutes=3)) == UpkeepCounts(done=1)
     assert not orphan.exists()
     with kept.database.read() as tx:
         row = tx.execute(sa.select(compaction_budgets)).one()
@@ -154,7 +154,7 @@ def test_a_table_that_fails_does_not_keep_the_others_and_is_tried_again(kept: Ke
     kept.table("lake.b", expire_snapshots="7d")
     with kept.lake.catalog.load_table("lake.a").transaction() as change:
         change.set_properties({"gc.enabled": "false"})
-    assert kept.tick() == MaintenanceCounts(done=1, failed=1)
+    assert kept.tick() == UpkeepCounts(done=1, failed=1)
     text = kept.text("lake.a")
     assert text is not None
     assert text.startswith("failed: LakeError: ")
@@ -162,48 +162,73 @@ def test_a_table_that_fails_does_not_keep_the_others_and_is_tried_again(kept: Ke
     assert kept.snapshots("lake.b") == 1
     with kept.lake.catalog.load_table("lake.a").transaction() as change:
         change.set_properties({"gc.enabled": "true"})
-    assert kept.tick(timedelta(minutes=30)) == MaintenanceCounts()
-    assert kept.tick(timedelta(minutes=31)) == MaintenanceCounts(done=1)
+    assert kept.tick(timedelta(minutes=30)) == UpkeepCounts()
+    assert kept.tick(timedelta(minutes=31)) == UpkeepCounts(done=1)
     assert kept.snapshots("lake.a") == 1
 
 
-def test_two_processes_maintain_a_table_once(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_process_is_made_up_for_an_hour_later(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it was; until then its text says that it did not end."""
+    orphan = kept.table("lake.a", expire_snapshots="7d", remove_orphans="3d")
+
+    class Killed(BaseException):
+        """What no code handles."""
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(upkeep, "remove_orphans", killed)
+        with pytest.raises(Killed):
+            kept.tick()
+    assert (kept.snapshots("lake.a"), orphan.exists()) == (1, True)
+    text = kept.text("lake.a")
+    assert text is not None
+    assert text.startswith("it was begun, and did not end; again at ")
+    assert kept.tick(timedelta(minutes=59)) == UpkeepCounts()
+    assert kept.tick(timedelta(minutes=2)) == UpkeepCounts(done=1)
+    assert not orphan.exists()
+
+
+def test_of_two_processes_one_does_the_upkeep_of_a_table(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that found it due, too, comes too late; without the condition it would not."""
     kept.table("lake.a", expire_snapshots="7d")
     kept.planner.tick(kept.now)
-    other, found = Maintenance(kept.database, kept.lake.catalog), list[MaintenanceCounts]()
-    claim = Maintenance._keep
+    other, found = Upkeep(kept.database, kept.lake.catalog), list[UpkeepCounts]()
+    claim = Upkeep._keep
 
-    def slow(self: Maintenance, name: str, now: datetime) -> bool:
-        if self is kept.maintenance:
+    def slow(self: Upkeep, name: str, now: datetime) -> bool:
+        if self is kept.upkeep:
             found.append(other.tick(now))
         return claim(self, name, now)
 
-    monkeypatch.setattr(Maintenance, "_keep", slow)
-    assert kept.maintenance.tick(kept.now) == MaintenanceCounts()
-    assert found == [MaintenanceCounts(done=1)]
+    monkeypatch.setattr(Upkeep, "_keep", slow)
+    assert kept.upkeep.tick(kept.now) == UpkeepCounts()
+    assert found == [UpkeepCounts(done=1)]
     # The control: it asks, but does not compare.
     kept.now += DAY
-    monkeypatch.setattr(maintenance, "_is_due", lambda now: sa.true())
-    assert kept.maintenance.tick(kept.now) == MaintenanceCounts(done=1)
-    assert found[1:] == [MaintenanceCounts(done=1)]
+    monkeypatch.setattr(upkeep, "_is_due", lambda now: sa.true())
+    assert kept.upkeep.tick(kept.now) == UpkeepCounts(done=1)
+    assert found[1:] == [UpkeepCounts(done=1)]
 
 
-def test_the_service_maintains_unless_it_only_observes(kept: Kept, tmp_path: Path) -> None:
+def test_the_service_does_the_upkeep_unless_it_only_observes(kept: Kept, tmp_path: Path) -> None:
     """Tables outside of its scope are of others."""
     mine = kept.table("lake.mine", remove_orphans="3d")
     theirs = kept.table("lake.theirs", remove_orphans="3d")
     observing = Scope(tables=("lake.mine",), mode=Mode.OBSERVE)
     assert (
-        CompactionService(kept.database, kept.lake.catalog, scope=observing)
-        .tick(kept.now)
-        .maintenance
-        == MaintenanceCounts()
+        CompactionService(kept.database, kept.lake.catalog, scope=observing).tick(kept.now).upkeep
+        == UpkeepCounts()
     )
     kept.planner.tick(kept.now)
     running = Scope(tables=("lake.mine",), mode=Mode.RUN)
     counts = CompactionService(kept.database, kept.lake.catalog, scope=running).tick(kept.now)
-    assert counts.maintenance == MaintenanceCounts(done=1)
+    assert counts.upkeep == UpkeepCounts(done=1)
     assert (mine.exists(), theirs.exists()) == (False, True)
 
 
