@@ -21,7 +21,7 @@ from arctic_orchestration.compaction.work import attempt_lookup, attempts, worke
 from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.compaction.work.attempts import LEASE
 from arctic_orchestration.compaction.work.workers import Order, Worker, WorkerInfo
-from arctic_orchestration.errors import NotFound, Refused, TransitionRefused
+from arctic_orchestration.errors import NotFound, TransitionRefused
 from arctic_orchestration.leases import RENEWALS
 from arctic_orchestration.service import parameters
 from arctic_orchestration.service import worker_documents as documents
@@ -92,10 +92,10 @@ def end_worker(service: ServiceOfApp, caller: WorkersWriter, worker: WorkerId) -
     with service.database.begin() as tx:
         with suppress(NotFound):
             check_queues(caller, workers.lock_worker(tx, worker).queues)
-        for one in attempt_lookup.live_attempts_of(tx, worker):
+        held = attempt_lookup.live_attempts_of(tx, worker)
+        for one in held:
             caller.check(queue=task_store.task_by_id(tx, one.task_id).queue)
-            with suppress(Refused):
-                attempts.release(tx, one.id, one.token)
+        attempts.release_all(tx, [(one.id, one.token) for one in held])
         workers.forget_worker(tx, worker)
 
 

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.dagster.worker_demand import work_of
 from arctic_orchestration.compaction.queue import budget, claim_order, queues
 from arctic_orchestration.compaction.queue.budget import held_queues, hours_window
@@ -28,6 +29,7 @@ from arctic_orchestration.state.compaction_tables import compaction_queues
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import Merging, lake_in, table_of
 from arctic_orchestration_tests.compaction.stored import MERGE, Clock, planned, seen
+from arctic_orchestration_tests.proofs.dagster_processes import until
 
 DAY = timedelta(days=1)
 #: of the cluster; the budget of 2 is a fifth of it
@@ -193,6 +195,53 @@ def test_workers_that_ask_at_once_share_one_budget(
         assert sum(pool.map(ask, range(8))) == (1 if locks or is_alone else 8)
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_a_worker_that_ends_waits_for_no_table_while_it_has_the_budget(
+    database: Database, backend: str, together: bool
+) -> None:
+    """Else a report of that table and its end would wait for each other: the control."""
+    if backend == "sqlite":
+        # One writer at a time: nothing waits for a row.
+        return
+    for table in ("lake.a", "lake.b"):
+        offer_many(database, 1, table)
+    held = []
+    with database.begin() as tx:
+        queues.update_queue(tx, "default", budget=5, capacity=9)
+        for _ in range(2):
+            claim = attempts.claim(tx, [], "w", life=DAY)
+            assert claim is not None
+            held.append((claim.task.table, claim.attempt_id, claim.token))
+    in_order = [(id, token) for _, id, token in sorted(held)]
+
+    def ends() -> None:
+        with database.begin() as tx:
+            if together:
+                attempts.release_all(tx, in_order)
+            else:
+                for id, token in in_order:
+                    attempts.release(tx, id, token)
+
+    with ThreadPoolExecutor(1) as pool, database.begin() as tx:
+        tables.lock_table(tx, "lake.b")
+        ending = pool.submit(ends)
+        until(lambda: _waits_for_a_row(database), 60, "it waits for the table")
+        tx.execute(sa.text("set local lock_timeout = '200ms'"))
+        try:
+            budget.spend(tx, {"default": [timedelta(minutes=1)]}, MIDNIGHT)
+            has_waited = False
+        except sa.exc.OperationalError:
+            has_waited = True
+    ending.result(60)
+    assert has_waited is not together
+
+
+def _waits_for_a_row(database: Database) -> bool:
+    query = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+    with database.read() as tx:
+        return bool(tx.execute(sa.text(f"{query} and datname = current_database()")).scalar())
+
+
 def test_a_held_queue_says_so_and_the_others_go_on(database: Database) -> None:
     """In the counts of what can be claimed, of workers to request, and in a task's reason."""
     offer_many(database, 2)
@@ -307,7 +356,8 @@ def test_hours_follow_the_zone(database: Database) -> None:
         ({"hours": "08:00-10:00 UTC someday"}, "days"),
         ({"hours": "08:00-10:00 UTC mon tue"}, "hours: got '08:00-10:00 UTC mon tue'"),
         ({"hours": "always always"}, "hours: got"),
-        ({"budget": -1}, "budget: got -1, expected a number, 0 (no limit) to 1000000000"),
+        ({"budget": -1}, "budget: got -1, expected a number, 0.001 to 1000000000, or 0"),
+        ({"budget": 1e-300}, "budget: got 1e-300"),
         ({"budget": float("nan")}, "budget: got nan"),
         ({"budget": float("inf")}, "budget: got inf"),
         ({"budget": True}, "budget: got True"),

@@ -36,6 +36,8 @@ from arctic_orchestration.state.compaction_tables import (
 _SAVED_SECONDS = 900.0
 #: the mean duration of an attempt as long as none has ended
 _FIRST_MEAN = 60.0
+#: more than anything lasts: later moments may be none at all
+_LONGEST = timedelta(days=3650)
 #: the weight of the latest attempt in the mean
 _LATEST = 0.2
 _EXPECTED = (
@@ -115,7 +117,7 @@ def held_queues(
             spent = _spent(row.budget, row.spent_seconds, row.spent_at, sum(lasted), now)
             spent += sum(max(mean - seconds, 0.0) for seconds in lasted)
             if spent >= 0:
-                until = now + timedelta(seconds=spent / row.budget)
+                until = now + min(timedelta(seconds=spent / row.budget), _LONGEST)
                 text = f"its budget of {row.budget:g} tasks at once is used up until about"
                 reason = Held(reason=f"{text} {format_moment(until)}", until=until)
         if reason is not None:

@@ -378,6 +378,7 @@ def _check(queue: CompactionQueue) -> None:
         value = getattr(queue, name)
         if type(value) is not int or not least <= value <= most:
             raise InvalidInput(name, value, f"a whole number, {least} to {most}")
-    if type(queue.budget) not in (int, float) or not 0 <= queue.budget <= _LARGEST:
-        raise InvalidInput("budget", queue.budget, f"a number, 0 (no limit) to {_LARGEST}")
+    budget = queue.budget
+    if type(budget) not in (int, float) or not (budget == 0 or 0.001 <= budget <= _LARGEST):
+        raise InvalidInput("budget", budget, f"a number, 0.001 to {_LARGEST}, or 0: no limit")
     hours_window(queue.hours)

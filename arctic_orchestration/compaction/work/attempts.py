@@ -15,8 +15,8 @@ Functions take ``time``, the source of the time: in tests a fixed clock.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.queue import backoff, task_store
 from arctic_orchestration.compaction.queue.budget import spend
-from arctic_orchestration.compaction.queue.claim_order import first_claimable, plan_again
+from arctic_orchestration.compaction.queue.claim_order import plan_again
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.work.attempt import (
     Attempt,
@@ -33,89 +33,19 @@ from arctic_orchestration.compaction.work.attempt import (
     Claim,
     MergedFile,
     Output,
-    directory_name,
 )
 from arctic_orchestration.compaction.work.attempt_lookup import why_refused
+from arctic_orchestration.compaction.work.claim import LEASE, Time, claim
 from arctic_orchestration.compaction.work.expired_attempts import overdue_attempts
 from arctic_orchestration.errors import InvalidInput, Refused
-from arctic_orchestration.identifiers import new_id
-from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.state.compaction_tables import attempt_is_live, compaction_attempts
 from arctic_orchestration.state.dialect import database_time
 
 __all__ = [
     "LEASE", "Attempt", "AttemptState", "Claim", "MergedFile", "Output", "Time", "claim", "expire",
-    "failed", "merged", "plan_again", "release", "renew", "writes_to",
+    "failed", "merged", "plan_again", "release", "release_all", "renew", "writes_to",
 ]  # fmt: skip
-
-#: the duration of a claim's lease
-LEASE = timedelta(seconds=60)
-
-Time = Callable[[sa.Connection], datetime]
-
-
-def claim(
-    tx: sa.Connection,
-    queues: Sequence[str],
-    worker: str,
-    *,
-    table: str | None = None,
-    life: timedelta = LEASE,
-    worker_id: str | None = None,
-    key: str | None = None,
-    time: Time = database_time,
-) -> Claim | None:
-    """Claims the task with the smallest rank, from the queue furthest below its share.
-
-    Among queues with claimable tasks, the one with the fewest claimed tasks for its share comes
-    first; at equal shares, the higher level. Concurrent claims get other tasks, without waiting.
-
-    Args:
-        tx: the transaction.
-        queues: their names, missing ones are ignored; empty: all queues.
-        worker: the name of the worker.
-        table: only tasks of this table.
-        life: the duration of the lease.
-        worker_id: the id of the worker.
-        key: the worker's own key of this claim, for :func:`attempt_by_key`.
-        time: the source of the time.
-
-    Returns:
-        none: nothing is claimable now.
-    """
-    now = time(tx)
-    plan_again(tx, now)
-    row = first_claimable(tx, queues, table, now)
-    if row is None:
-        return None
-    task = Task.from_row(row)
-    id, token = new_id(now), task.token + 1
-    directory, expires_at = directory_name(id), now + life
-    tx.execute(
-        sa.insert(compaction_attempts).values(
-            id=id, task_id=task.id, table_name=task.table, worker=worker, worker_id=worker_id,
-            claim_key=key, token=token, state=AttemptState.LIVE.value, reason="",
-            directory=directory, claimed_at=now, expires_at=expires_at,
-        )
-    )  # fmt: skip
-    number = task.attempts + 1
-    reason = f"attempt {number} of {task.max_attempts}, by worker {worker}"
-    changed = {"attempts": number, "token": token, "attempt_id": id}
-    task_store.move(
-        tx, [(task.id, TaskState.PLANNED)], TaskState.CLAIMED, reason, now, attempt_id=id,
-        values={**changed, "not_before": None},
-    )  # fmt: skip
-    return Claim(
-        task=replace(task, state=TaskState.CLAIMED, reason=reason, state_at=now, attempts=number,
-                     token=token, attempt_id=id, not_before=None),
-        group=FileGroup.from_json(row["file_group"]),
-        attempt_id=id,
-        token=token,
-        claimed_at=now,
-        expires_at=expires_at,
-        directory=directory,
-    )  # fmt: skip
 
 
 def renew(
@@ -282,6 +212,30 @@ def release(
     Errors:
         Refused: the attempt has lost the task.
     """
+    queue, lasted = _release(tx, attempt_id, token, reason, time)
+    spend(tx, {queue: [lasted]}, time(tx))
+
+
+def release_all(
+    tx: sa.Connection, held: Iterable[tuple[str, int]], *, time: Time = database_time
+) -> None:
+    """Releases several attempts, with their tokens, in the order of their tables.
+
+    Those that have lost their task are left alone.
+    """
+    lasted: dict[str, list[timedelta]] = {}
+    for attempt_id, token in held:
+        with suppress(Refused):
+            queue, one = _release(tx, attempt_id, token, "its worker ends", time)
+            lasted.setdefault(queue, []).append(one)
+    # Budgets are locked after all tables.
+    spend(tx, lasted, time(tx))
+
+
+def _release(
+    tx: sa.Connection, attempt_id: str, token: int, reason: str, time: Time
+) -> tuple[str, timedelta]:
+    """Returns the queue of the released task, and how long it was held."""
     # Keeps the table, and the task with it, from moving to another queue meanwhile.
     _lock_table_of(tx, attempt_id)
     now = time(tx)
@@ -290,7 +244,7 @@ def release(
         tx, [(task.id, TaskState.CLAIMED)], TaskState.PLANNED, f"given back: {reason}", now,
         attempt_id=attempt_id, values={"attempts": task.attempts - 1, "attempt_id": None},
     )  # fmt: skip
-    spend(tx, {task.queue: [lasted]}, now)
+    return task.queue, lasted
 
 
 def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
