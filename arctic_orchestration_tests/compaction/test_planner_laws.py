@@ -23,6 +23,7 @@ from arctic_orchestration_tests.compaction.planned_files import (
     merged,
     snapshot,
 )
+from arctic_orchestration_tests.slowness import slowness
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 DELETES = [
@@ -238,7 +239,8 @@ def test_fifty_thousand_files_are_planned_quickly(sizes: tuple[int, int]) -> Non
     began = time.process_time()
     found = plan(live, Policy(), PlanState(forced=True), NOW)
     assert found.tasks
-    assert time.process_time() - began < 5
+    spent = time.process_time() - began
+    assert spent < 5 * slowness()
 
 
 def test_a_stream_of_upserts_is_planned_quickly_and_well() -> None:
@@ -258,7 +260,8 @@ def test_a_stream_of_upserts_is_planned_quickly_and_well() -> None:
     live = snapshot(files, 6000)
     began = time.process_time()
     found = plan(live, Policy(), PlanState(forced=True), NOW)
-    assert time.process_time() - began < 5
+    spent = time.process_time() - began
+    assert spent < 5 * slowness()
     # 50 GB in tasks of 134 MB.
     assert 373 <= len(found.tasks) <= 400
 

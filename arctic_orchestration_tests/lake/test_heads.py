@@ -20,6 +20,7 @@ from arctic_orchestration.lake.replacing.table_head import (
     version_of,
 )
 from arctic_orchestration_tests.lake.reference_merge import add, new_table
+from arctic_orchestration_tests.slowness import slowness
 
 
 def manifest(number: int, smallest: int, *, existing: int = 0) -> ManifestFile:
@@ -71,7 +72,8 @@ def test_ten_thousand_files_in_ten_thousand_manifests_are_found_quickly(
     began = time.process_time()
     found = ReadManifests(PyArrowFileIO(), sought)
     assert found.places(manifests) == {} == found.places(manifests)
-    assert time.process_time() - began < 2
+    spent = time.process_time() - began
+    assert spent < 2 * slowness()
     assert heads == [f"m{number}" for number in range(2, count + 1, 2)]
 
 
