@@ -7,7 +7,8 @@ function makes no new version, and discards nothing.
 The function is called once a job, after its admission and before its first launch request, outside
 of any transaction. The result is stored with the job, so that each attempt requests the same run.
 A crash before that leads to another call. A job that the function skips is canceled with the
-function's reason, and frees its slots; one at which it fails has failed, and no other job waits for
+function's reason, and frees its slots; so is one for whose run key another job has requested a run
+that is not made yet; one at which it fails has failed, and no other job waits for
 that. Rates and intervals count a job that was skipped as launched.
 """
 
@@ -24,10 +25,12 @@ from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import Job, JobState
 from arctic_orchestration.schedules.launch_requests import fail_launch, is_shadowed
 from arctic_orchestration.schedules.stored_schedule import Origin
-from arctic_orchestration.state.tables import events, job_events, jobs, schedules
+from arctic_orchestration.state.tables import events, is_launching, job_events, jobs, schedules
 
 #: the mark of a stored request that a hook has decided
 _DECIDED = "decided"
+#: the run key that an adopted sensor's function gave its request
+ADOPTED_KEY_TAG = "adopted/run_key"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +106,9 @@ def decide(queue: JobQueue, job_id: str, answer: Answer) -> None:
     job = queue.by_ids([job_id]).get(job_id)
     if job is None or job.state is not JobState.LAUNCHING:
         return
+    if answer.problem is None and _is_requested_twice(queue, job, answer):
+        key = answer.tags[ADOPTED_KEY_TAG]
+        answer = Answer(skipped=f"another job requests a run for the run key {key}")
     if answer.problem is not None:
         fail_launch(queue, job, answer.problem)
     elif answer.skipped is not None:
@@ -117,6 +123,21 @@ def decide(queue: JobQueue, job_id: str, answer: Answer) -> None:
         launch = json.loads(job.launch or "{}")
         launch["run_config"], launch["tags"] = dict(answer.run_config), dict(answer.tags)
         queue.change(job, launch=json.dumps({**launch, _DECIDED: True}))
+
+
+def _is_requested_twice(queue: JobQueue, job: Job, answer: Answer) -> bool:
+    """Returns whether another job of the schedule requests a run that is not among Dagster's yet.
+
+    A sensor of Dagster makes one run for a run key; its function cannot know of a request that was
+    decided a moment before.
+    """
+    key = answer.tags.get(ADOPTED_KEY_TAG)
+    if key is None:
+        return False
+    mine = is_launching & (jobs.c.schedule_id == job.schedule_id) & (jobs.c.id != job.id)
+    query = sa.select(jobs.c.launch).where(mine, jobs.c.launch.contains(_DECIDED))
+    stored = map(json.loads, queue.tx.execute(query).scalars())
+    return any(one["tags"].get(ADOPTED_KEY_TAG) == key for one in stored)
 
 
 def _question(tx: sa.Connection, job: Job) -> Question:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import dagster as dg
 import pytest
 
-from arctic_orchestration import Arctic, RequestContext, Schedule, on
+from arctic_orchestration import Arctic, RequestContext, Schedule, on, request_of
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.schedules import engine
 from arctic_orchestration.schedules.dagster import request_hooks
@@ -136,6 +136,35 @@ def test_hooks_that_hang_do_not_keep_other_jobs_waiting(
     assert [state for name, state, _ in place.states() if "hangs" in name].count("failed") == 1
     place.tick(definitions)
     assert [state for name, state, _ in place.states() if "hangs" in name] == ["failed"] * 2
+
+
+def test_two_jobs_of_one_tick_make_one_run_for_a_run_key(place: Place) -> None:
+    """As Dagster's sensor: what the first requests is not among Dagster's runs at the second."""
+
+    @dg.asset_sensor(asset_key=dg.AssetKey(["raw", "a"]), job=work)
+    def once(context: dg.SensorEvaluationContext) -> dg.RunRequest:
+        return dg.RunRequest(run_key="the same")
+
+    schedule = Schedule(
+        name="once",
+        target=work,
+        trigger=on.partitions("raw/a"),
+        coalesce=False,
+        request=request_of(once),
+        enabled=True,
+    )
+    arctic = Arctic(schedules=[schedule], numbers_every=None, schedule_assets=False)
+    own = dg.Definitions(assets=[dg.AssetSpec(["raw", "a"])], jobs=[work])
+    definitions = dg.Definitions.merge(own, arctic.definitions())
+    place.tick(definitions)
+    place.announce("monday")
+    place.announce("tuesday")
+    (request,) = place.tick(definitions).run_requests or ()
+    assert request.tags["adopted/run_key"] == "the same"
+    reason = "another job requests a run for the run key the same"
+    assert [reason in str(found) for _, state, found in place.states() if state == "canceled"] == [
+        True
+    ]
 
 
 def test_a_job_is_asked_about_once(place: Place) -> None:

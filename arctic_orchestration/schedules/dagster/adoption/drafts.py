@@ -38,6 +38,10 @@ _OUTSIDE = (
     "its function looks for something outside of Dagster, so no place is known at which it ends in "
     "Dagster and begins here: a tick that Dagster evaluates at its stop may request the same"
 )
+_OWN_PARTITION = (
+    "its job has partitions: a schedule gets them from its trigger, so a run that the function "
+    "requests for a partition fails; see cron: partition"
+)
 _HOOK = "its function decides about each run: it becomes the request hook, which YAML cannot have"
 
 
@@ -165,6 +169,8 @@ def _schedule(
     else:
         hook = f"request_of({definition.name})"
         draft.note(_HOOK)
+        if repository.get_job(definition.job_name).partitions_def is not None:
+            draft.differs(_OWN_PARTITION)
     triggers = [{"cron": {"expression": c, "timezone": zone, **of_partition}} for c in crons]
     draft.finish(
         name=draft.names.schedule(definition.name, draft),
@@ -197,7 +203,8 @@ def _compare_ticks(draft: Draft, definition: dg.ScheduleDefinition) -> None:
         for tick in islice(execution_times(definition, begin.timestamp()), _COMPARED):
             nexts = [leaf.next_tick(at, definition.name) for leaf in leaves]
             our = min(moment for moment in nexts if moment is not None)
-            if our != tick:
+            # In UTC: a moment that the clocks show twice equals no moment of another zone.
+            if our != tick.astimezone(UTC):
                 draft.differs(
                     f"cron_schedule: after {format_moment(at)} Dagster ticks at "
                     f"{format_moment(tick.astimezone(UTC))}, this trigger at {format_moment(our)}"
@@ -238,6 +245,7 @@ def _asset_sensor(
         target=_target(_one_job(sensor), repository),
         trigger={"partitions": {"asset": asset}},
         coalesce=True,
+        **_of_partitions(_one_job(sensor), repository),
     )
     return f"request_of({sensor.name})"
 
@@ -289,6 +297,7 @@ def _run_status_sensor(
         target=_target(_one_job(sensor), repository),
         trigger=triggers[0] if len(triggers) == 1 else {"any_of": triggers},
         coalesce=False,
+        **_of_partitions(_one_job(sensor), repository),
     )
     return f"request_of({sensor.name})"
 
@@ -321,6 +330,11 @@ def _one_job(sensor: dg.SensorDefinition) -> str:
             f"jobs: {listed}: its function chooses one, and a schedule has one target"
         )
     return jobs[0]
+
+
+def _of_partitions(job: str, repository: dg.RepositoryDefinition) -> Mapping[str, Any]:
+    """A function that requests a partition may do so for the one that its event maps to."""
+    return {} if repository.get_job(job).partitions_def is None else {"partitions": "each"}
 
 
 def _target(job: str, repository: dg.RepositoryDefinition) -> Mapping[str, Any]:

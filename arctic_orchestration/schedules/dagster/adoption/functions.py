@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 
@@ -10,9 +11,8 @@ from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.dagster.request_hooks import RequestContext
 from arctic_orchestration.schedules.launch_requests import SCHEDULE_TAG
+from arctic_orchestration.schedules.request_hooks import ADOPTED_KEY_TAG
 
-#: the run key that the function gave its request
-RUN_KEY_TAG = "adopted/run_key"
 _DAGSTERS_RUN_KEY, _SENSOR = "dagster/run_key", "dagster/sensor_name"
 _EVENT_TYPES = {
     "started": dg.DagsterEventType.RUN_START,
@@ -46,10 +46,13 @@ def request_of(definition: object) -> Hook:
 
 
 def _of_schedule(definition: dg.ScheduleDefinition) -> Hook:
+    zone = ZoneInfo(definition.execution_timezone or "UTC")
+
     def hook(context: RequestContext) -> object:
         with dg.build_schedule_context(
             instance=context.instance,
-            scheduled_execution_time=context.tick,
+            # As in Dagster, the function reads the clock of the schedule's zone.
+            scheduled_execution_time=context.tick and context.tick.astimezone(zone),
             resources=_resources(context, definition.required_resource_keys),
             repository_def=context.repository,
         ) as evaluation:
@@ -159,12 +162,12 @@ def _of_sensor(name: str, returned: list[object], context: RequestContext) -> ob
         return request
     for tags in (
         {_DAGSTERS_RUN_KEY: key, _SENSOR: name},
-        {RUN_KEY_TAG: key, SCHEDULE_TAG: context.schedule},
+        {ADOPTED_KEY_TAG: key, SCHEDULE_TAG: context.schedule},
     ):
         before = max(event.at for event in context.events) if context.shadowed else None
         if context.instance.get_runs(dg.RunsFilter(tags=tags, created_before=before), limit=1):
             return dg.SkipReason(f"there is a run for the run key {key} of {name}")
-    return request.with_replaced_attrs(tags={**request.tags, RUN_KEY_TAG: key})
+    return request.with_replaced_attrs(tags={**request.tags, ADOPTED_KEY_TAG: key})
 
 
 def _only(name: str, requests: Any) -> dg.RunRequest:

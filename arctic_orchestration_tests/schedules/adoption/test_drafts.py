@@ -1,0 +1,116 @@
+"""What schedules and sensors become: of partitioned jobs, and in zones whose clocks change."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+
+from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.schedules.dagster.adoption.drafts import Drafted, drafts_of
+from arctic_orchestration.schedules.dagster.adoption.functions import request_of
+from arctic_orchestration.schedules.dagster.request_hooks import RequestContext
+
+NOW = datetime(2026, 3, 2, tzinfo=UTC)
+NEW_YORK = "America/New_York"
+DAYS = dg.DailyPartitionsDefinition("2026-01-01", timezone=NEW_YORK)
+
+
+@dg.op
+def step() -> None: ...
+
+
+@dg.job
+def plain() -> None:
+    step()
+
+
+@dg.job(partitions_def=DAYS)
+def of_days() -> None:
+    step()
+
+
+def local_hour(context: dg.ScheduleEvaluationContext) -> dict[str, str]:
+    return {"hour": f"{context.scheduled_execution_time:%d %H %z}"}
+
+
+def evening(job: dg.JobDefinition) -> dg.ScheduleDefinition:
+    return dg.ScheduleDefinition(
+        name=f"evening_{job.name}",
+        job=job,
+        cron_schedule="0 22 * * *",
+        execution_timezone=NEW_YORK,
+        tags_fn=local_hour,
+    )
+
+
+def arrival(job: dg.JobDefinition) -> dg.AssetSensorDefinition:
+    @dg.asset_sensor(asset_key=dg.AssetKey("raw"), job=job, name=f"arrival_{job.name}")
+    def sensor(context: dg.SensorEvaluationContext) -> None: ...
+
+    return sensor
+
+
+def success(job: dg.JobDefinition) -> dg.RunStatusSensorDefinition:
+    @dg.run_status_sensor(
+        run_status=dg.DagsterRunStatus.SUCCESS,
+        monitored_jobs=[plain],
+        request_job=job,
+        name=f"success_{job.name}",
+    )
+    def sensor(context: dg.RunStatusSensorContext) -> None: ...
+
+    return sensor
+
+
+def drafted() -> dict[str, Drafted]:
+    hourly = dg.ScheduleDefinition(
+        name="hourly", job=plain, cron_schedule="30 * * * *", execution_timezone=NEW_YORK
+    )
+    defs = dg.Definitions(
+        assets=[dg.AssetSpec("raw", partitions_def=DAYS)],
+        jobs=[plain, of_days],
+        schedules=[hourly, evening(plain), evening(of_days)],
+        sensors=[made(job) for made in (arrival, success) for job in (plain, of_days)],
+    )
+    return {one.name: one for one in drafts_of(defs.get_repository_def(), NOW)}
+
+
+def test_an_hour_that_comes_twice_is_no_difference() -> None:
+    """In November there are two ticks at 01:30, which equal no moment of another zone."""
+    hourly = drafted()["hourly"]
+    assert (hourly.outcome.value, hourly.draft.reasons) == ("exact", [])
+
+
+def test_sensors_of_partitioned_jobs_run_each_partition() -> None:
+    """A schedule gets the partition from the event; a function may request that one."""
+    found = drafted()
+    forms = {name: one.draft.form or {} for name, one in found.items()}
+    for kind in ("arrival", "success"):
+        assert forms[f"{kind}_of_days"]["partitions"] == "each"
+        assert "partitions" not in forms[f"{kind}_plain"]
+        assert found[f"{kind}_of_days"].outcome.value == "exact"
+    assert found["evening_plain"].outcome.value == "exact"
+    assert found["evening_of_days"].outcome.value == "approximate"
+
+
+def test_the_function_of_a_schedule_reads_the_clock_of_its_zone() -> None:
+    """Ten in the evening in New York is three of the next day in UTC."""
+    hook: Callable[[RequestContext], Any] = request_of(evening(plain))
+    three = datetime(2026, 3, 5, 3, tzinfo=UTC)
+    with dg.instance_for_test() as instance:
+        context = RequestContext(
+            schedule="evening",
+            job_id="1",
+            fired_at=None,
+            trigger="",
+            partition=None,
+            partition_range=None,
+            events=(Event(kind=EventKind.TICK, subject="evening", at=three),),
+            properties={},
+            run_config={},
+            tags={},
+            instance=instance,
+            repository=dg.Definitions(jobs=[plain]).get_repository_def(),
+        )
+        assert hook(context).tags["hour"] == "04 22 -0500"
