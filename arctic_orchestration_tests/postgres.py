@@ -139,6 +139,15 @@ class PostgresServer:
         """Kills one server process with SIGKILL; Postgres then ends all others and recovers."""
         os.kill(pid, signal.SIGKILL)
 
+    def end_backend(self, pid: int) -> None:
+        """Ends a connection as an administrator does; returns when its process has ended."""
+        # From Postgres 14 on, the function itself would wait.
+        self.execute(f"select pg_terminate_backend({pid})")
+        deadline = time.monotonic() + _START_SECONDS
+        while Path(f"/proc/{pid}").exists():
+            assert time.monotonic() < deadline, f"backend {pid} has not ended"
+            time.sleep(0.01)
+
     def execute(self, statement: str, database_name: str = "postgres") -> None:
         """Runs one statement in autocommit."""
         connection = self.connect(database_name)

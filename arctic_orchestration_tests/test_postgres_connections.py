@@ -104,13 +104,11 @@ with DagsterInstance.from_config({str(tmp_path)!r}) as instance:
 
 
 def test_a_connection_that_the_server_has_closed_is_replaced(
-    reusing: dg.DagsterInstance, postgres_server: PostgresServer, postgres_database: str
+    reusing: dg.DagsterInstance, postgres_server: PostgresServer
 ) -> None:
     """As after a restart of the server: the next statement does not fail."""
     (first,) = set(backends(reusing))
-    with cursor_on(postgres_server, postgres_database) as cursor:
-        cursor.execute("select pg_terminate_backend(%s, 10000)", (first,))
-        assert cursor.fetchone() == (True,)
+    postgres_server.end_backend(first)
     assert reusing.get_runs() == []
     (second,) = set(backends(reusing))
     assert second != first

@@ -159,7 +159,7 @@ def test_a_connection_lost_in_bulk_is_the_same_error(
     for write in writes:
         with pytest.raises(DatabaseUnavailable), database.begin() as tx:
             own = tx.execute(sa.text("select pg_backend_pid()")).scalar_one()
-            postgres_server.execute(f"select pg_terminate_backend({own}, 10000)")
+            postgres_server.end_backend(own)
             write(tx)
     assert database.revision() is None, "the pool has forgotten the lost connections"
     database.close()

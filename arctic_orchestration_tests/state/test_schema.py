@@ -242,7 +242,7 @@ def test_a_server_that_is_down_says_so_and_nothing_has_changed(
     with lost as refusal, database.begin() as tx:
         tx.execute(sa.text("insert into arctic_resources (name) values ('lost')"))
         own = tx.execute(sa.text("select pg_backend_pid()")).scalar_one()
-        postgres_server.execute(f"select pg_terminate_backend({own}, 10000)")
+        postgres_server.end_backend(own)
         tx.execute(sa.text("insert into arctic_resources (name) values ('never')"))
     assert isinstance(refusal.value.__cause__, sa.exc.OperationalError)
     with database.read() as tx:
