@@ -3,7 +3,9 @@
 Each corner of the supported versions has an environment of its own, which is made again when
 what ``pyproject.toml`` asks for has changed, and a Postgres from the npm registry. They stand
 outside of the checkout: below ``ARCTIC_VERSIONS``, or the user's folder of caches. ``--corner
-oldest`` takes one of them; ``--small`` takes fewer tests, and the machine's own Postgres.
+oldest`` takes one of them; ``--small`` takes fewer tests, and the machine's own Postgres;
+``--flights`` takes the one that fills the flights lake. That test compares the tables with DuckDB,
+and writes their rows; afterwards the rows of the corners that ran are compared with each other.
 """
 
 import argparse
@@ -17,9 +19,10 @@ import subprocess
 import sys
 import tarfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +41,9 @@ ALL = (
     "code_location", "compaction", "consumers", "freshness", "flights", "lake", "run_launcher",
     "run_queue", "schedules", "service/test_webserver.py", "test_migration_scripts.py",
 )  # fmt: skip
+#: materializes two days, compares the tables with DuckDB, and writes their rows to a folder
+FLIGHTS = ("flights/test_assets.py::test_two_days_from_files_to_summary_agree_with_duckdb",)
+ROWS = "ARCTIC_WRITE_ROWS"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,19 +70,43 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corner", choices=[corner.name for corner in CORNERS], action="append")
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--flights", action="store_true")
     parser.add_argument("tests", nargs="*", help="in place of those of the corner")
     given = parser.parse_args()
-    tests = given.tests or [
-        f"arctic_orchestration_tests/{name}" for name in (SMALL if given.small else ALL)
-    ]
-    failed = [
-        corner.name
-        for corner in CORNERS
-        if (not given.corner or corner.name in given.corner)
-        and not _passes(corner, tests, given.small)
-    ]
+    names = SMALL if given.small else FLIGHTS if given.flights else ALL
+    tests = given.tests or [f"arctic_orchestration_tests/{name}" for name in names]
+    corners = [one for one in CORNERS if not given.corner or one.name in given.corner]
+    failed = [one.name for one in corners if not _passes(one, tests, given.small)]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
+    if not given.small and not given.tests:
+        difference = first_difference([PLACE / f"rows-{one.name}" for one in corners])
+        if difference is not None:
+            sys.exit(difference)
+        print(f"the same rows of the flights lake: {', '.join(one.name for one in corners)}")
+
+
+def first_difference(folders: Sequence[Path]) -> str | None:
+    """Compares the rows of tables, a file each; returns what differs first from the first folder.
+
+    A folder without files differs, too.
+    """
+    tables = sorted({file.name for folder in folders for file in folder.glob("*.jsonl")})
+    if not tables:
+        return f"{folders[0].name}: no rows were written"
+    for folder in folders:
+        for table in tables:
+            first, other = (
+                file.read_text().splitlines() if file.exists() else ["no such table"]
+                for file in (folders[0] / table, folder / table)
+            )
+            for number, (row, found) in enumerate(zip_longest(first, other), 1):
+                if row != found:
+                    return (
+                        f"{folder.name}: {table}: row {number}: {found}; "
+                        f"{folders[0].name} has {row}"
+                    )
+    return None
 
 
 def _passes(corner: Corner, tests: list[str], small: bool) -> bool:
@@ -85,6 +115,8 @@ def _passes(corner: Corner, tests: list[str], small: bool) -> bool:
     with _locked(place):
         python = _environment(corner, place)
         programs = [] if small else [str(_postgres(corner.postgres))]
+    rows = PLACE / f"rows-{corner.name}"
+    shutil.rmtree(rows, ignore_errors=True)
     code = f"import importlib.metadata as m; print(*(n + ' ' + m.version(n) for n in {_SHOWN!r}))"
     versions = _run([python, "-c", code]).strip()
     print(f"{corner.name}: Python {corner.python}, {versions}", flush=True)
@@ -94,6 +126,7 @@ def _passes(corner: Corner, tests: list[str], small: bool) -> bool:
     environment = {
         **os.environ,
         "CI": "1",
+        ROWS: str(rows),
         "PATH": os.pathsep.join([*programs, str(place / "bin"), os.environ["PATH"]]),
         # Before what the environment has installed, which may be another checkout's by now.
         "PYTHONPATH": str(ROOT),

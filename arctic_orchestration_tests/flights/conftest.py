@@ -1,8 +1,9 @@
 """A lake of its own for each test, and runs of its assets."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,17 @@ class FlightsLake:
         """All rows of a table as pyiceberg reads them, in a fixed order."""
         rows = self.catalog.load_table(f"nyc.{table}").scan().to_arrow().to_pylist()
         return sorted(rows, key=lambda row: str(row))
+
+    def write_rows(self, folder: Path, tables: Iterable[str]) -> None:
+        """Writes all rows of each table as sorted lines of JSON, times in UTC."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for table in tables:
+            lines = sorted(json.dumps(row, default=_plain) for row in self.rows(table))
+            (folder / f"{table}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+
+
+def _plain(value: date) -> str:
+    return (value.astimezone(UTC) if isinstance(value, datetime) else value).isoformat()
 
 
 @pytest.fixture
