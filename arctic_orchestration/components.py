@@ -27,6 +27,8 @@ from arctic_orchestration.dagster_internals import UnresolvedAssetJobDefinition,
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.freshness.dagster.definitions import SENSOR, Freshness
 from arctic_orchestration.freshness.dagster.fresh_parents import spec_of
+from arctic_orchestration.schedules.dagster.sources import is_plain
+from arctic_orchestration.schedules.triggers import Requests
 
 __all__ = ["ArcticCompaction", "ArcticConsumers", "ArcticFreshness", "ArcticSchedules"]
 
@@ -185,12 +187,14 @@ def _merged(
             )
             raise InvalidDefinition([InvalidInput(place, name, expected)])
     schedules = _different("schedules", "name", components)
+    sources = _sources(components, code)
     consumers = _different("consumers", "name", components)
     compaction = _same(components, ArcticCompaction, ("tables",))
     freshness = _same(components, ArcticFreshness, ("batches", "elsewhere"))
     return Arctic(
         schedules=schedules,
         consumers=[consumer.sensor() for consumer in consumers],
+        sources=sources,
         compaction=None if compaction is None else _compaction(compaction),
         freshness=None
         if freshness is None
@@ -218,6 +222,30 @@ def _different(field: str, key: str, components: Sequence[_ArcticComponent]) -> 
             places[name] = place
             items.append(item)
     return items
+
+
+def _sources(
+    components: Sequence[_ArcticComponent], code: Sequence[tuple[str, dg.Definitions]]
+) -> list[dg.SensorDefinition]:
+    """Returns the sensors of the code whose requests a schedule takes; requires plain ones."""
+    plain = {
+        sensor.name: sensor
+        for _, definitions in code
+        for sensor in definitions.sensors or ()
+        if is_plain(sensor)
+    }
+    names: set[str] = set()
+    for component in components:
+        for number, schedule in enumerate(getattr(component.spec, "schedules", ())):
+            for leaf in schedule.trigger.leaves:
+                if not isinstance(leaf, Requests):
+                    continue
+                if leaf.sensor not in plain:
+                    place = f"{component.place}: schedules[{number}].trigger.requests.sensor"
+                    expected = f"a plain @sensor in the code of defs/: one of {sorted(plain)}"
+                    raise InvalidDefinition([InvalidInput(place, leaf.sensor, expected)])
+                names.add(leaf.sensor)
+    return [plain[name] for name in sorted(names)]
 
 
 def _same(

@@ -644,8 +644,12 @@ class NamedTargetsSensor(dg.SensorDefinition):
     def with_attributes(
         self, *, jobs: Sequence[Any] | None = None, metadata: Mapping[str, Any] | None = None
     ) -> dg.SensorDefinition:
-        """Returns a copy with other metadata; with other jobs it is a plain sensor of these."""
-        if jobs is not None:
+        """Returns a copy with other metadata; with jobs of code it is a plain sensor of these.
+
+        Targets that are names or checks of names stay as they are: ``dg`` adds its metadata to
+        them, too, which nobody sees.
+        """
+        if any(isinstance(job, dg.JobDefinition) for job in jobs or ()):
             return super().with_attributes(jobs=jobs, metadata=metadata)
         made = copy(self)
         made._metadata = metadata if metadata is not None else self._metadata

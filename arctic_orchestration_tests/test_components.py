@@ -17,6 +17,8 @@ from arctic_orchestration.components import (
     ArcticFreshness,
     ArcticSchedules,
 )
+from arctic_orchestration.dagster_internals import SensorSnap
+from arctic_orchestration.schedules.dagster.dispatcher import DispatcherSensor
 
 PAGE = Path(__file__).parents[1] / "docs" / "dg.md"
 TYPE = "type: arctic_orchestration.components."
@@ -108,6 +110,52 @@ def test_every_example_loads_as_it_is_scaffolded(sandbox: DefsFolderSandbox) -> 
         for field in kind.attributes.schema_of_file()["properties"].values():
             assert field["description"]
             assert field["examples"]
+
+
+SOURCE = """
+import dagster as dg
+
+@dg.sensor(job_name="send")
+def new_files(): ...
+
+@dg.job
+def unscheduled(): ...
+
+@dg.asset_sensor(asset_key=dg.AssetKey("orders"), job_name="send")
+def known(): ...
+"""
+
+
+def requests_of(sensor: str) -> str:
+    return (
+        f"{TYPE}ArcticSchedules\nattributes:\n  schedules: [{{name: files, "
+        f"target: {{job: send}}, trigger: {{requests: {{sensor: {sensor}}}}}}}]\n"
+    )
+
+
+def test_a_sensor_whose_requests_a_schedule_takes_is_a_source(sandbox: DefsFolderSandbox) -> None:
+    """It stays a sensor of the project; the dispatcher has it, too."""
+    (sandbox.defs_folder_path / "code.py").write_text(SOURCE)
+    write(sandbox, files=requests_of("new_files"), other=schedules("other"))
+    with sandbox.build_all_defs() as definitions:
+        repository = definitions.get_repository_def()
+        names = {one.name for one in repository.sensor_defs}
+        dispatcher = repository.get_sensor_def("arctic_dispatcher")
+    assert names == {"arctic_dispatcher", "known", "new_files"}
+    assert isinstance(dispatcher, DispatcherSensor)
+    assert [source.name for source in dispatcher._sources] == ["new_files"]
+    # Also of a job that no schedule of the code has: schedules of the command line may have it.
+    targets = SensorSnap.from_def(dispatcher, repository).target_dict
+    assert {"send", "unscheduled", "__ASSET_JOB"} <= targets.keys()
+
+
+@pytest.mark.parametrize("name", ["known", "missing"])
+def test_what_is_no_plain_sensor_is_no_source(sandbox: DefsFolderSandbox, name: str) -> None:
+    (sandbox.defs_folder_path / "code.py").write_text(SOURCE)
+    write(sandbox, files=requests_of(name))
+    expected = "expected a plain @sensor in the code of defs/: one of ['new_files']"
+    field = "files: schedules[0].trigger.requests.sensor"
+    assert f"{field}: got '{name}', {expected}" in reason(sandbox)
 
 
 def test_a_bad_field_is_named_with_file_and_line(sandbox: DefsFolderSandbox) -> None:
