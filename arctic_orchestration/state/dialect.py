@@ -225,7 +225,7 @@ def among(
     """
     if connection.dialect.name == "postgresql":
         array = postgresql.ARRAY(column.type)
-        return column == sa.func.any(sa.cast(sa.literal(list(values), array), array))
+        return _equals_any(column, sa.cast(sa.literal(list(values), array), array))
     items = sa.func.json_each(json.dumps(list(values))).table_valued("value")
     return column.in_(sa.select(items.c.value))
 
@@ -238,9 +238,14 @@ def among_given(backend: str, column: sa.ColumnElement[Any], name: str) -> sa.Co
     """
     if backend == "postgresql":
         array = postgresql.ARRAY(column.type)
-        return column == sa.func.any(sa.cast(sa.bindparam(name, type_=array), array))
+        return _equals_any(column, sa.cast(sa.bindparam(name, type_=array), array))
     items = sa.func.json_each(sa.bindparam(name, type_=sa.Text)).table_valued("value")
     return column.in_(sa.select(items.c.value))
+
+
+def _equals_any(column: sa.ColumnElement[Any], array: Any) -> sa.ColumnElement[bool]:
+    # SQLAlchemy 2.0 negates its own == as != any(array): unlike one of them, and not unlike all.
+    return column.op("=", is_comparison=True)(sa.func.any(array))
 
 
 def given(connection: sa.Connection, values: Iterable[Any]) -> Any:

@@ -94,6 +94,9 @@ def test_membership_holds_for_any_text(database: Database) -> None:
         found = tx.execute(query.where(dialect.among(tx, _moments.c.word, WORDS))).scalars().all()
         assert found == WORDS
         assert tx.execute(query.where(dialect.among(tx, _moments.c.word, []))).all() == []
+        for these, others in (([], [*WORDS, "other"]), (WORDS, ["other"])):
+            not_these = ~dialect.among(tx, _moments.c.word, these)
+            assert tx.execute(query.where(not_these)).scalars().all() == others
         numbers = dialect.among(tx, _moments.c.id, range(3, 100_000))
         assert len(tx.execute(query.where(numbers)).all()) == 8
 
