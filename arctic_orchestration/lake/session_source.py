@@ -18,6 +18,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from arctic_orchestration.lake.spark_versions import default_session
+
 #: The time limit for starting a JVM, on a busy machine.
 WAIT_SECONDS = 300.0
 #: The time limit for the first answer of a JVM that is up.
@@ -85,8 +87,7 @@ def attach(port: int, token: str) -> SparkSession:
     java_context = jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(scala_context)
     conf = SparkConf(_jvm=jvm, _jconf=java_context.getConf())
     context = SparkContext(gateway=gateway, jsc=java_context, conf=conf)
-    first = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
-    return SparkSession(context, jsparkSession=first.newSession())
+    return SparkSession(context, jsparkSession=default_session(jvm).newSession())
 
 
 def end() -> None:

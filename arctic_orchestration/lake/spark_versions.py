@@ -22,6 +22,8 @@ READS_OLDER_SCHEMAS = _IS_4
 JOB_FAILED: tuple[type[Exception], ...] = (
     (PySparkException,) if _IS_4 else (PySparkException, Py4JJavaError)
 )
+#: Whether Parquet's writer has a close() that leaves the file incomplete; 3.5's has none.
+PARQUET_WRITERS_CLOSE = _IS_4
 _SQL_TYPES = {
     pa.string(): "string",
     pa.int64(): "bigint",
@@ -35,6 +37,12 @@ def session_settings(spark: SparkSession) -> Mapping[str, str]:
         return spark.conf.getAll
     conf, jvm = cast(Any, spark.conf), cast(Any, spark._jvm)
     return dict(jvm.scala.collection.JavaConverters.mapAsJavaMap(conf._jconf.getAll()))
+
+
+def default_session(jvm: Any) -> Any:
+    """Returns the first session of a JVM, an object of Java."""
+    sql = jvm.org.apache.spark.sql
+    return (sql.classic if _IS_4 else sql).SparkSession.getDefaultSession().get()
 
 
 def rebalanced(rows: DataFrame, column: str) -> DataFrame:

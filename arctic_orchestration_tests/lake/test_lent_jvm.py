@@ -37,7 +37,7 @@ def system_property(spark: SparkSession) -> Callable[[], Any]:
 
 
 def function(spark: SparkSession) -> Callable[[], Any]:
-    spark.sql("create function left_over() returns int return 1")
+    spark.sql("create function left_over as 'left.Over'")
     return lambda: spark.sql("drop function left_over")
 
 
@@ -53,6 +53,8 @@ def stream_of_another_session(spark: SparkSession) -> Callable[[], Any]:
 def test_what_is_left_in_a_jvm_is_noticed(
     classic_spark: SparkSession, leave: Callable[[SparkSession], Callable[[], Any]]
 ) -> None:
+    # Spark 3.5 sets where its databases are when one is first looked for.
+    classic_spark.catalog.listDatabases()
     before = _state(classic_spark)
     undo = leave(classic_spark)
     try:

@@ -219,6 +219,8 @@ def _rewrite(
     output: str,
     options: Mapping[str, str],
 ) -> None:
+    from arctic_orchestration.lake.spark_versions import PARQUET_WRITERS_CLOSE
+
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     configuration = session.sessionState().newHadoopConf()
@@ -239,7 +241,8 @@ def _rewrite(
         _keep_common(_private(rewriter, "extraMetaData"), inputs)
     except BaseException:
         # The rewriter's own close() would complete the file.
-        _private(rewriter, "writer").close()
+        writer = _private(rewriter, "writer")
+        (writer if PARQUET_WRITERS_CLOSE else _private(writer, "out")).close()
         path(output).getFileSystem(configuration).delete(path(output), False)
         raise
     rewriter.close()
