@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -133,7 +133,7 @@ def _add_tokens(app: FastAPI, server: RestServer) -> None:
 
 def _add_routes_behind(app: FastAPI, server: RestServer, behind: str) -> None:
     """All routes but that of tokens are those of another server; commits have our faults."""
-    client = httpx.Client(base_url=behind, timeout=60)
+    client = httpx2.Client(base_url=behind, timeout=60)
 
     @app.api_route("/{path:path}", methods=["GET", "HEAD", "POST", "DELETE"])
     async def forward(path: str, request: Request) -> Response:

@@ -17,7 +17,10 @@ from arctic_orchestration.lake import connect, spark_properties
 from arctic_orchestration.lake.connect import connect_session, is_over_connect, released
 from arctic_orchestration.lake.merging.sessions import cancel_merges, merging_session
 from arctic_orchestration.lake.session import require_lake_session
+from arctic_orchestration.lake.spark_versions import HAS_CONNECT
 from arctic_orchestration.settings import Settings
+
+pytestmark = pytest.mark.skipif(not HAS_CONNECT, reason="Spark Connect: from PySpark 4.3 on")
 
 
 @pytest.fixture

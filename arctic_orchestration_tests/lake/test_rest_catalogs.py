@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import yaml
 from pyiceberg.catalog import Catalog
@@ -283,7 +283,7 @@ def _conversation(address: str) -> list[tuple[str, int, Any]]:
     ]
     headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
     answers = []
-    with httpx.Client(base_url=address, headers=headers, timeout=60) as client:
+    with httpx2.Client(base_url=address, headers=headers, timeout=60) as client:
         for method, path, body in requests:
             content = None if body is None else json.dumps(body)
             answer = client.request(method, path, content=content)

@@ -32,6 +32,7 @@ from arctic_orchestration.lake.merging.arrow_rewrite import rewrite_files
 from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration.lake.merging.plain_files import PlainFiles, plain_files
 from arctic_orchestration.lake.schema import spark_schema
+from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS
 from arctic_orchestration_tests.lake.merged_files import (
     fill,
     group_of,
@@ -301,6 +302,8 @@ def test_the_level_of_compression_is_the_tables(
     spark: SparkSession, catalog: Catalog, engine: Engine
 ) -> None:
     """More of it, a smaller file; one of another codec is not zstd's; a bad one is named."""
+    if engine is Engine.SPARK and not READS_OLDER_SCHEMAS:
+        pytest.skip("PySpark 3.5: a JVM keeps its first level, see docs/installation.md")
     key = "write.parquet.compression-level"
     table = ensure_table(catalog, "lake.levels", ID)
     fill(table, [{"id": n, "text": f"{n * 7919 % 10007} {n % 97}"} for n in range(20_000)])

@@ -146,6 +146,7 @@ def test_page_indexes_and_bloom_filters_point_to_the_right_rows(
     spark: SparkSession, table: Table, tmp_path: Path
 ) -> None:
     """Files of Spark with many pages and a filter: each value is found, and excluded elsewhere."""
+    pytest.importorskip("duckdb", minversion="1.2", reason="it has parquet_bloom_probe")
     files: list[LiveFile] = []
     for first in (0, 1000):
         frame = spark.createDataFrame(plain(first, 1000).to_pylist(), spark_schema(PLAIN))
