@@ -22,7 +22,7 @@ from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.event_log.dagster_log import DagsterLog
 from arctic_orchestration.event_log.feed import Feed, FeedMode, Position
 from arctic_orchestration.event_log.log_rows import TYPES
-from arctic_orchestration_tests.event_log.writers import write
+from arctic_orchestration_tests.event_log.writers import late_commit, write
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.postgres import PostgresServer
 
@@ -156,6 +156,10 @@ def test_writers_that_race_lose_no_event(log_on_postgres: tuple[DagsterInstance,
     readers = Readers(instance, dsn)
     deadline = time.monotonic() + SECONDS_AT_MOST
     with writers(instance.root_directory, dsn) as processes:
+        with late_commit(instance, dsn) as later:
+            while not readers.naive or readers.naive[-1] < later:
+                assert time.monotonic() < deadline, "the later event was not read"
+                readers.poll()
         while any(process.is_alive() for process in processes):
             assert time.monotonic() < deadline, "the writers did not end"
             readers.poll()

@@ -12,6 +12,8 @@ was committed.
 
 import random
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import dagster as dg
@@ -69,6 +71,21 @@ def write(way: str, home: str, count: int, name: str, dsn: str) -> None:
                 written += 20
         except Exception:
             time.sleep(PAUSE_WHEN_REFUSED)
+
+
+@contextmanager
+def late_commit(instance: DagsterInstance, dsn: str) -> Iterator[int]:
+    """Commits one event at the end of the block, and a later one, whose id it yields, before.
+
+    A cursor that has read the later one in the block misses the other, at whatever pace it reads.
+    """
+    storage: Any = instance.event_log_storage
+    with closing(psycopg2.connect(dsn)) as connection, connection.cursor() as cursor:
+        _insert(storage, cursor, "late")
+        storage.store_event_batch([entry("after the late one")])
+        cursor.execute("select max(id) from event_logs where partition = 'after the late one'")
+        yield cursor.fetchone()[0]
+        connection.commit()
 
 
 def _write_raw(instance: DagsterInstance, dsn: str, count: int, name: str) -> None:

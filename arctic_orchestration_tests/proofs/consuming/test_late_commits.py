@@ -15,6 +15,7 @@ from dagster import DagsterInstance
 
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.event_log.test_exactly_once import writers
+from arctic_orchestration_tests.event_log.writers import late_commit
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.proofs.consuming.consumers import consumer_of
 from arctic_orchestration_tests.proofs.consuming.sizes import FULL, WRITERS
@@ -63,6 +64,10 @@ def test_what_is_committed_late_is_delivered_once(
 
     deadline = time.monotonic() + _SECONDS
     with writers(instance.root_directory, dsn, WRITERS) as processes:
+        with late_commit(instance, dsn) as later:
+            while largest < later:
+                assert time.monotonic() < deadline, "the later event was not read"
+                look()
         while any(process.is_alive() for process in processes):
             assert time.monotonic() < deadline, "the writers did not end"
             look()
