@@ -23,6 +23,7 @@ from arctic_orchestration.schedules.source_intake import Intake, SourceIntake
 from arctic_orchestration.schedules.sources import Evaluation, SourceState
 from arctic_orchestration.schedules.suspension import resume, suspend
 from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.schedules.views.explanation import explain_schedule
 from arctic_orchestration.schedules.views.replay import line_of
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.source_tables import source_requests, sources
@@ -327,3 +328,23 @@ def test_why_not_replays_a_request_as_a_line_of_a_timeline(database: Database) -
     read = parse_line({"at": "2026-01-01T00:00:00Z", **line}, "line")
     assert isinstance(read, RunRequested)
     assert (read.sensor, read.job, read.partition) == ("files", "rollup", "1")
+
+
+def test_an_explanation_says_what_the_source_did(database: Database) -> None:
+    """It was never evaluated, and then it requested one run, of which the job has ended."""
+    files = Files(keys=["a"], intervals={})
+    here = world(database, files)
+
+    def reason() -> str:
+        with database.begin() as tx:
+            location = locations.locked(tx, here.engine.cluster, here.location)
+            explained = explain_schedule(tx, here.engine.store, location, "s", at(9))
+        assert explained.trigger is not None
+        return explained.trigger.reason
+
+    here.tick(1)
+    assert reason() == "0 of 1 requests of sensor files; it has not been evaluated"
+    files.intervals = {"files": timedelta(0)}
+    here.tick(2)
+    done = f"evaluated at {at(2):%Y-%m-%d %H:%M:%SZ}: requested 1 runs, 1 of them new"
+    assert reason() == f"0 of 1 requests of sensor files; {done}"

@@ -23,12 +23,14 @@ from arctic_orchestration.schedules.lookup import schedule_by_name
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
 from arctic_orchestration.schedules.stored_schedule import StoredSchedule
+from arctic_orchestration.schedules.triggers import Requests
 from arctic_orchestration.schedules.triggers.base import NOTHING
 from arctic_orchestration.schedules.unknown_names import unknown_names
 from arctic_orchestration.schedules.views.numbers import IS_FIRING
 from arctic_orchestration.schedules.views.target_partitions import newest_jobs
 from arctic_orchestration.schedules.views.trigger_tree import TriggerNode, tree
-from arctic_orchestration.state.tables import job_events, job_history, jobs, timers
+from arctic_orchestration.state import source_tables
+from arctic_orchestration.state.tables import job_events, job_history, jobs, schedules, timers
 
 #: partitions that an explanation names; the others are counted
 _NAMED = 20
@@ -254,9 +256,25 @@ def _trigger_of(
     trigger = stored.schedule.trigger
     # Time goes on after a trigger fired: it is evaluated as of the firing.
     root = tree(trigger, arrivals, ticks, satisfied_at or now)
+    if isinstance(trigger, Requests):
+        root = replace(root, reason=f"{root.reason}; {_source(tx, stored, trigger.sensor)}")
     if satisfied_at is None or root.satisfied:
         return root
     return replace(root, satisfied=True, reason=f"fired at {satisfied_at:%Y-%m-%d %H:%M:%SZ}")
+
+
+def _source(tx: sa.Connection, stored: StoredSchedule, name: str) -> str:
+    """Returns the last result of the evaluation of a source."""
+    table = source_tables.sources.c
+    location = sa.select(schedules.c.location_id).where(schedules.c.id == stored.id)
+    row = tx.execute(
+        sa.select(table.evaluated_at, table.note).where(
+            table.location_id == location.scalar_subquery(), table.name == name
+        )
+    ).one_or_none()
+    if row is None or row.evaluated_at is None:
+        return "it has not been evaluated"
+    return f"evaluated at {row.evaluated_at:%Y-%m-%d %H:%M:%SZ}: {row.note}"
 
 
 def _next_tick(node: TriggerNode) -> datetime | None:
