@@ -78,6 +78,8 @@ def test_a_database_in_use_is_upgraded_and_every_commit_stays(empty_url: str) ->
 def _run(program: str, *words: str) -> None:
     binaries = find_binaries()
     assert binaries is not None
+    if not (binaries / program).exists():
+        pytest.skip(f"this Postgres has come without {program}: see tools/version_matrix.py")
     subprocess.run([str(binaries / program), *words], check=True, capture_output=True)
 
 
