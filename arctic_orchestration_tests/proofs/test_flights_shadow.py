@@ -4,7 +4,7 @@ Files of March 2013 arrive in March 2026: a third of a day's weather, then the f
 airport. On the Sunday clocks change. Of the Saturday, the flights from the last airport come three
 hours late, and an hour of its weather never: a person runs its weather nevertheless. A file comes
 twice, and a run fails. What has to be decided, and run, was counted by hand.
-``ARCTIC_PROOF=full``: a week, of which Dagster keeps ticks; without, the night of the change.
+``ARCTIC_PROOF=full``: a week, of which Dagster keeps ticks; else the night of the change on SQLite.
 """
 
 import os
@@ -27,9 +27,12 @@ from arctic_orchestration_tests.conftest import BACKENDS
 from arctic_orchestration_tests.proofs.lake_of_flights import DECLARED, LATER
 from arctic_orchestration_tests.schedules.adoption.project import Project
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(7_200)]
-
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
+pytestmark = [
+    pytest.mark.proof,
+    pytest.mark.timeout(7_200),
+    pytest.mark.parametrize("backend", BACKENDS if FULL else ["sqlite"], indirect=True),
+]
 MINUTE = timedelta(minutes=1)
 #: of two passes of the daemon
 STEP = timedelta(hours=1)
@@ -222,7 +225,6 @@ def changed(week: Week, name: str, **values: Any) -> None:
         control.apply(tx, place.state.store, location, [new], week.project.now, actor=place.actor)
 
 
-@pytest.mark.parametrize("backend", BACKENDS if FULL else ["sqlite"], indirect=True)
 def test_what_is_changed_in_the_middle_differs_from_then_on(project: Project) -> None:
     """The control: of each night from Sunday on, the day before the one that ended."""
     week = Week(project).until(CHANGE)
