@@ -84,7 +84,7 @@ def late_commit(instance: DagsterInstance, dsn: str) -> Iterator[int]:
         _insert(storage, cursor, "late")
         storage.store_event_batch([entry("after the late one")])
         cursor.execute("select max(id) from event_logs where partition = 'after the late one'")
-        yield cursor.fetchone()[0]
+        yield int((cursor.fetchone() or (0,))[0])
         connection.commit()
 
 
