@@ -80,6 +80,25 @@ def make_objects(client: TestClient) -> dict[str, Any]:
     }  # fmt: skip
 
 
+class Objects:
+    """What requests may be about, made again when one was changed: what is refused changes none."""
+
+    def __init__(self, client: TestClient) -> None:
+        self.client = client
+        self._there: dict[str, Any] | None = None
+
+    def there(self) -> dict[str, Any]:
+        """Parameters of paths."""
+        if self._there is None:
+            self._there = make_objects(self.client)
+        return self._there
+
+    def see(self, case: Any, status: int) -> None:
+        """A request was answered."""
+        if case.method != "GET" and status < 400:
+            self._there = None
+
+
 def sound(operation: Any, path: dict[str, Any]) -> Any:
     """Requests that come through: about what is there, without filters, with a definition."""
     options: dict[str, Any] = {"path_parameters": path, "query": {}, "headers": {"If-Match": "*"}}
@@ -120,13 +139,11 @@ def _headers(client: TestClient) -> dict[str, str]:
     return _LOCAL if known is None else {**_LOCAL, "Authorization": known}
 
 
-def exercise(operation: Any, client: TestClient, examples: int) -> Counter[int]:
+def exercise(operation: Any, objects: Objects, examples: int) -> Counter[int]:
     """Checks the answers to some requests of an operation; returns how many had which status."""
     names = {parameter.name for parameter in operation.path_parameters}
-    there = make_objects(client)
-    path = {name: value for name, value in there.items() if name in names}
+    path = {name: value for name, value in objects.there().items() if name in names}
     checks = CHECKS.get_by_names(_CHECKED)
-    is_changed = False
     statuses: Counter[int] = Counter()
 
     @settings(
@@ -144,19 +161,15 @@ def exercise(operation: Any, client: TestClient, examples: int) -> Counter[int]:
         )
     )
     def call(case: Any) -> None:
-        nonlocal there, is_changed
-        if case.method != "GET":
-            # What was refused has changed nothing.
-            there = make_objects(client) if is_changed else there
-            is_changed = False
-        if "id" in path and case.path_parameters.get("id") == path["id"]:
+        there = objects.there() if case.method != "GET" else {}
+        if "id" in there and case.path_parameters.get("id") == path.get("id"):
             # An earlier request may have ended that job.
             case.path_parameters = {**case.path_parameters, "id": there["id"]}
         if case.body == FORM and case.method == "POST":
             case.body = {**FORM, "name": f"new_{next(_numbers)}"}
-        answer = case.call(headers=_headers(client))
+        answer = case.call(headers=_headers(objects.client))
         statuses[answer.status_code] += 1
-        is_changed |= case.method != "GET" and answer.status_code < 400
+        objects.see(case, answer.status_code)
         case.validate_response(answer, checks=checks)
 
     call()
@@ -201,8 +214,9 @@ def test_no_request_breaks_the_service(
     statuses: Counter[int] = Counter()
     # Operations without parameters have few different requests.
     examples = -(-CASES // (len(operations) - 10))
+    objects = Objects(client)
     for operation in operations:
-        statuses += exercise(operation, client, examples)
+        statuses += exercise(operation, objects, examples)
     # The requests came through to the resources.
     assert {200, 201, 202, 204, 400, 404, 422} <= statuses.keys(), statuses
     assert statuses.total() >= CASES
@@ -216,9 +230,10 @@ def test_a_defect_would_be_noticed(
     client = api()
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", client.app, headers=_LOCAL)
     operation = schema["/api/v1/locations"]["GET"]
-    exercise(operation, client, 2)
+    objects = Objects(client)
+    exercise(operation, objects, 2)
     incomplete: Any = ListedLocation.model_construct
     found = [incomplete(name="here")]
     monkeypatch.setattr(locations, "list_locations", lambda *_: found)
     with pytest.raises(FailureGroup):
-        exercise(operation, client, 2)
+        exercise(operation, objects, 2)
