@@ -11,6 +11,7 @@ that lacks some of them, everything is imported, and what needs them is refused 
 
 import hashlib
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -813,12 +814,15 @@ def loaded_repositories(origin: "CodeLocationOrigin") -> Mapping[str, dg.Reposit
     """
     from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin
     from dagster._grpc.server import LoadedRepositories
+    from dagster._record import copy as copy_record
 
     if not isinstance(origin, ManagedGrpcPythonEnvCodeLocationOrigin):
         raise ConfigurationError(
             f"the code of {origin.location_name} is in a code server of its own; name it with -m"
         )
     target = origin.loadable_target_origin
+    # A code server takes the folder in which it is started.
+    target = copy_record(target, working_directory=target.working_directory or os.getcwd())
     return LoadedRepositories(target, None, [], None).definitions_by_name
 
 

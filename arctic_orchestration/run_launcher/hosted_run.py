@@ -29,7 +29,6 @@ from arctic_orchestration.dagster_internals import (
     resume_from_failure,
     start_run_in_subprocess,
 )
-from arctic_orchestration.lake import session_source
 from arctic_orchestration.run_launcher import captured_output, messages
 from arctic_orchestration.run_launcher.inherited_state import leave_to_host
 from arctic_orchestration.run_launcher.loaded_definitions import remember
@@ -37,6 +36,16 @@ from arctic_orchestration.run_launcher.processes import Stop, began
 
 if TYPE_CHECKING:
     from arctic_orchestration.dagster_internals import CodePointer
+
+# In the host, so that runs find Spark's modules loaded; they may not be installed.
+try:
+    from arctic_orchestration.lake import session_source
+except ModuleNotFoundError as missing:
+    if (missing.name or "").partition(".")[0] not in ("py4j", "pyspark"):
+        raise
+    HAS_SPARK = False
+else:
+    HAS_SPARK = True
 
 #: The exit code of a completed run's child; after any other code the run is checked.
 ENDED = 64
@@ -123,12 +132,13 @@ def execute(
     repository = loaded.repositories[origin.repository_origin.repository_name]
     if request["resume"]:
         resume_from_failure()
-    if request["spark"]:
+    if request["spark"] and HAS_SPARK:
         session_source.borrow_from(partial(_borrow, host, request["run_id"]))
     job = repository.get_reconstructable_job(origin.job_name)
     run: Any = start_run_in_subprocess
     run(request["arguments"], job, _Answer(connection), stop)
-    session_source.end()
+    if HAS_SPARK:
+        session_source.end()
     _leave()
 
 

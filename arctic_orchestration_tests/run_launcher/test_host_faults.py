@@ -374,3 +374,16 @@ def test_a_jvm_that_ends_and_is_ended_at_once_ends_once() -> None:
     pool.close()
     key.data()
     assert pool.status() == []
+
+
+def test_a_host_starts_without_spark() -> None:
+    """The package installs without the extra `spark`."""
+    program = (
+        "import sys; sys.modules['py4j'] = sys.modules['pyspark'] = None; "
+        "from arctic_orchestration.run_launcher import host, hosted_run; "
+        "print(hosted_run.HAS_SPARK, 'dagster' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False True\n"
