@@ -647,8 +647,7 @@ class NamedTargetsSensor(dg.SensorDefinition):
     ) -> dg.SensorDefinition:
         """Returns a copy with other metadata; with jobs of code it is a plain sensor of these.
 
-        Targets that are names or checks of names stay as they are: ``dg`` adds its metadata to
-        them, too, which nobody sees.
+        Targets that are names, or checks of names, stay as they are.
         """
         if any(isinstance(job, dg.JobDefinition) for job in jobs or ()):
             return super().with_attributes(jobs=jobs, metadata=metadata)

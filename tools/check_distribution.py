@@ -118,6 +118,9 @@ def _try(wheel: Path) -> None:
     _run(python, "-m", "dagster", "definitions", "validate", "-f", "location.py", **options)
     arctic = str(place / "bin" / "arctic")
     print(_run(arctic, "--version", **options).strip())
+    # What `dagster.yaml` names, and the process in which its runs begin.
+    for module in ("coordinator", "run_launcher", "run_launcher.host"):
+        _run(python, "-c", f"import arctic_orchestration.{module}", **options)
     for command in ("--help", "schema", "db upgrade", "waiting"):
         _run(arctic, *command.split(), **options)
 

@@ -171,7 +171,8 @@ def test_writers_that_race_lose_no_event(log_on_postgres: tuple[DagsterInstance,
     lost = set(truth) - set(readers.naive)
     print(f"{len(truth)} events, ours lost none, the naive cursor lost {len(lost)}, "
           f"largest position {readers.largest_position} characters")  # fmt: skip
-    assert lost, "the control saw no late commit: this run proves nothing"
+    # One is made above; at full counts the writers make others.
+    assert len(lost) > FULL, "the control saw no late commit: this run proves nothing"
 
 
 def test_a_killed_backend_and_a_restart_lose_no_event(

@@ -133,15 +133,9 @@ def project(
     dagster_instance: Callable[[str], dg.DagsterInstance],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Project]:
-    instance = dagster_instance(backend)
-    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
     monkeypatch.setenv("ARCTIC_PROOF_ADOPTIONS", SIZES)
-    monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
-    database = Database(database_url)
-    made = Project(instance=instance, database=database, module=MODULE, patch=monkeypatch)
-    yield made
-    made.close()
-    database.close()
+    with Project.opened(dagster_instance(backend), database_url, MODULE, monkeypatch) as made:
+        yield made
 
 
 def begun(project: Project) -> Load:

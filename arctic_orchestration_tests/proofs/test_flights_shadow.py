@@ -22,7 +22,6 @@ from arctic_orchestration.flights.feeds import FeedFile, HourFile, asset_of, fil
 from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.cli.adopt_diff import show_differences
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.conftest import BACKENDS
 from arctic_orchestration_tests.proofs.lake_of_flights import DECLARED, LATER
 from arctic_orchestration_tests.schedules.adoption.project import Project
@@ -183,17 +182,11 @@ def project(
     dagster_instance: Callable[[str], dg.DagsterInstance],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Project]:
-    instance = dagster_instance(backend)
-    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
-    monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
-    database = Database(database_url)
     module = "arctic_orchestration_tests.proofs.lake_of_flights"
-    made = Project(
-        instance=instance, database=database, module=module, patch=monkeypatch, now=BEGIN
-    )
-    yield made
-    made.close()
-    database.close()
+    with Project.opened(
+        dagster_instance(backend), database_url, module, monkeypatch, BEGIN
+    ) as made:
+        yield made
 
 
 def test_no_decision_about_the_flights_differs(

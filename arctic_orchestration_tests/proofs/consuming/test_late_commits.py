@@ -86,4 +86,5 @@ def test_what_is_committed_late_is_delivered_once(
     lost = set(truth) - set(naive)
     print(f"{len(truth)} partitions, the consumer lost none, the naive cursor lost {len(lost)}")
     assert Counter(ours) == Counter(truth)
-    assert lost, "the control saw no late commit: this run proves nothing"
+    # One is made above; at full counts the writers make others.
+    assert len(lost) > FULL, "the control saw no late commit: this run proves nothing"

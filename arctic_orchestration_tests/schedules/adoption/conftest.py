@@ -3,7 +3,6 @@ from collections.abc import Callable, Iterator
 import dagster as dg
 import pytest
 
-from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.conftest import BACKENDS
 from arctic_orchestration_tests.schedules.adoption.project import Project
 
@@ -24,16 +23,6 @@ def project(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Project]:
     """The project of ``lake.py``, on SQLite and, if a test asks for both, on Postgres."""
-    instance = dagster_instance(backend)
-    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
-    monkeypatch.setenv("DAGSTER_HOME", instance.root_directory)
-    database = Database(database_url)
-    made = Project(
-        instance=instance,
-        database=database,
-        module="arctic_orchestration_tests.schedules.adoption.lake",
-        patch=monkeypatch,
-    )
-    yield made
-    made.close()
-    database.close()
+    module = "arctic_orchestration_tests.schedules.adoption.lake"
+    with Project.opened(dagster_instance(backend), database_url, module, monkeypatch) as made:
+        yield made

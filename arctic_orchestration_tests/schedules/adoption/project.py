@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -63,6 +63,24 @@ class Project:
         found = import_module(self.module).defs
         assert isinstance(found, dg.Definitions)
         return found
+
+    @classmethod
+    @contextmanager
+    def opened(
+        cls,
+        instance: dg.DagsterInstance,
+        url: str,
+        module: str,
+        patch: pytest.MonkeyPatch,
+        now: datetime = START,
+    ) -> "Iterator[Project]":
+        """The project of a module, with a state database by its URL, for the block."""
+        patch.setenv("ARCTIC_DATABASE_URL", url)
+        patch.setenv("DAGSTER_HOME", instance.root_directory)
+        with closing(Database(url)) as database:
+            made = cls(instance=instance, database=database, module=module, patch=patch, now=now)
+            with closing(made):
+                yield made
 
     def close(self) -> None:
         self._opened.close()

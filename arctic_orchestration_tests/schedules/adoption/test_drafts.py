@@ -1,18 +1,14 @@
 """What schedules and sensors become: of partitioned jobs, and in zones whose clocks change."""
 
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import pytest
 
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.dagster.adoption.drafts import Drafted, drafts_of
 from arctic_orchestration.schedules.dagster.adoption.functions import request_of
-from arctic_orchestration.schedules.dagster.adoption.workspace import load_workspace
 from arctic_orchestration.schedules.dagster.request_hooks import RequestContext
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
@@ -118,17 +114,3 @@ def test_the_function_of_a_schedule_reads_the_clock_of_its_zone() -> None:
             repository=dg.Definitions(jobs=[plain]).get_repository_def(),
         )
         assert hook(context).tags["hour"] == "04 22 -0500"
-
-
-def test_a_module_of_a_workspace_is_found_in_the_present_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As Dagster's daemon finds it, although the path of a command begins with its own folder."""
-    (tmp_path / "shop_of_test.py").write_text("import dagster as dg\ndefs = dg.Definitions()\n")
-    file = tmp_path / "workspace.yaml"
-    module = "{module_name: shop_of_test, location_name: shop}"
-    file.write_text(f"load_from:\n- python_module: {module}\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(tmp_path))])
-    (loaded,) = load_workspace([file], [], NOW)
-    assert loaded.owner == "shop/__repository__"
