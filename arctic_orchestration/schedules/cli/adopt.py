@@ -24,6 +24,7 @@ from arctic_orchestration.schedules.cli.adopt_diff import show_differences
 from arctic_orchestration.settings import Settings
 
 if TYPE_CHECKING:
+    from arctic_orchestration.schedules.dagster.adoption.drafts import Drafted
     from arctic_orchestration.schedules.dagster.adoption.session import Item, Session
     from arctic_orchestration.schedules.dagster.adoption.workspace import LoadedRepository
 
@@ -209,9 +210,19 @@ def _list(chosen: "Sequence[LoadedRepository]", names: list[str], *, as_json: bo
         )
     shown.print()
     if names:
-        for _, drafted in drafts:
-            if drafted.python is not None:
-                typer.echo(f"\n{drafted.python}\n\n{drafted.yaml}")
+        _print_code([drafted for _, drafted in drafts])
+
+
+def _print_code(drafts: "Sequence[Drafted]") -> None:
+    """Prints the Python of each, below the imports of all, and its YAML."""
+    from arctic_orchestration.schedules.dagster.adoption.python_form import imports_of
+
+    calls = [drafted.python for drafted in drafts if drafted.python is not None]
+    if calls:
+        typer.echo(f"\n{imports_of(calls)}")
+    for drafted in drafts:
+        if drafted.python is not None:
+            typer.echo(f"\n{drafted.python}\n\n{drafted.yaml}")
 
 
 def _steps() -> dict[tuple[str, str], str]:

@@ -54,6 +54,7 @@ def test_a_condition_becomes_a_trigger_and_constraints(
     assert form["trigger"] == trigger
     assert form.get("constraints", []) == constraints
     assert form["target"] == {"assets": ["made"]}
+    assert form["enabled"] is True
 
 
 def test_with_partitions_each_of_the_target_is_run() -> None:

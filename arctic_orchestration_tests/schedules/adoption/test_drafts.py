@@ -9,6 +9,7 @@ import dagster as dg
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.dagster.adoption.drafts import Drafted, drafts_of
 from arctic_orchestration.schedules.dagster.adoption.functions import request_of
+from arctic_orchestration.schedules.dagster.adoption.python_form import imports_of
 from arctic_orchestration.schedules.dagster.request_hooks import RequestContext
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
@@ -114,3 +115,26 @@ def test_the_function_of_a_schedule_reads_the_clock_of_its_zone() -> None:
             repository=dg.Definitions(jobs=[plain]).get_repository_def(),
         )
         assert hook(context).tags["hour"] == "04 22 -0500"
+
+
+def test_the_python_of_each_is_complete_with_its_imports() -> None:
+    """Below the imports, and where the functions of Dagster are known, it makes the schedule."""
+    found = [one for one in drafted().values() if one.name != "success_plain"]
+    known = {one.name: one.definition for one in found}
+    for one in found:
+        assert one.python is not None, one.draft.reasons
+        exec(imports_of([one.python]), known)
+        made = eval(one.python, known)
+        assert one.schedule is not None
+        assert made.to_form() == one.schedule.to_form(), one.name
+        assert (made.request is not None) == (one.hook is not None)
+
+
+def test_imports_are_those_that_are_used() -> None:
+    """What only a text says is no use."""
+    target = "dg.AssetSelection.assets('on.cron', 'only')"
+    calls = [f"Schedule(target={target}, request=request_of(on_arrival))", "Schedule()"]
+    ours = "from arctic_orchestration import Schedule, request_of"
+    assert imports_of(calls) == f"import dagster as dg\n\n{ours}"
+    plain = "Schedule(trigger=on.cron(expression='@daily'), constraints=[only.idle(jobs=['a'])])"
+    assert imports_of([plain]) == "from arctic_orchestration import Schedule, on, only"

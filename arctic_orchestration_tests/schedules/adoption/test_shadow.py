@@ -324,13 +324,18 @@ def test_the_command_shadows_compares_and_ends(
     """One line if nothing differs; what is not in shadow, and two steps at once, are refused."""
     project.start("hourly")
     project.daemon_pass()
-    # The command knows the code location by its module.
-    owner = f"{project.module}/{project.repository.repository.name}"
-    with project.database.begin() as tx:
-        tx.execute(sa.update(locations).values(owner=owner))
 
     def adopt(*arguments: str) -> Ended:
         return arctic("adopt", "-m", project.module, *arguments)
+
+    # The command knows the code location by its module.
+    owner = f"{project.module}/{project.repository.repository.name}"
+    refused = adopt("--shadow", "hourly")
+    assert refused.code == 2
+    ticked = f"those that have are of {project.repository.owner}: if one of them is meant"
+    assert f"no dispatcher of {owner} has ticked in cluster default; {ticked}" in refused.err
+    with project.database.begin() as tx:
+        tx.execute(sa.update(locations).values(owner=owner))
 
     none = "0 differences in 0 decisions of 0 objects in shadow: see arctic adopt --shadow NAME\n"
     assert adopt("diff") == Ended(0, none, "")

@@ -1,6 +1,7 @@
 """The Python of a schedule, from its form."""
 
-from collections.abc import Mapping
+import ast
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 #: fields of the form that stand in every schedule's Python, in this order
@@ -17,6 +18,15 @@ def python_of(form: Mapping[str, Any], request: str | None = None) -> str:
     if request is not None:
         lines.append(f"    request={request},")
     return "\n".join(["Schedule(", *lines, ")"])
+
+
+def imports_of(calls: Iterable[str]) -> str:
+    """Returns the imports that such calls need."""
+    nodes = ast.walk(ast.parse("\n".join(calls)))
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    ours = ", ".join(name for name in ("Schedule", "on", "only", "request_of") if name in used)
+    line = f"from arctic_orchestration import {ours}"
+    return f"import dagster as dg\n\n{line}" if "dg" in used else line
 
 
 def _value(name: str, value: Any) -> str:

@@ -189,14 +189,14 @@ class Session:
 
     def _place(self, repository: LoadedRepository) -> Place:
         if repository.owner not in self._places:
-            mine = (locations.c.cluster == self.cluster) & (locations.c.owner == repository.owner)
+            ours = sa.select(locations.c.owner, locations.c.name).where(
+                locations.c.cluster == self.cluster, locations.c.owner.is_not(None)
+            )
             with self.database.read() as tx:
-                name = tx.execute(sa.select(locations.c.name).where(mine)).scalar_one_or_none()
-            if name is None:
-                raise NotFound(
-                    f"no dispatcher of {repository.owner} has ticked: merge arctic.definitions() "
-                    "into its definitions, and start Dagster's daemon (see: arctic doctor)"
-                )
+                ticked = {row.owner: row.name for row in tx.execute(ours)}
+            if repository.owner not in ticked:
+                raise NotFound(_not_ticked(repository.owner, self.cluster, sorted(ticked)))
+            name = ticked[repository.owner]
             log = DagsterLog(self.instance, location=name, known_as=repository.location)
             self._opened.callback(log.close)
             self._places[repository.owner] = Place(
@@ -207,3 +207,16 @@ class Session:
                 actor=self.actor,
             )
         return self._places[repository.owner]
+
+
+def _not_ticked(owner: str, cluster: str, ticked: Sequence[str]) -> str:
+    if not ticked:
+        return (
+            f"no dispatcher of {owner} has ticked: merge arctic.definitions() into its "
+            "definitions, and start Dagster's daemon (see: arctic doctor)"
+        )
+    return (
+        f"no dispatcher of {owner} has ticked in cluster {cluster}; those that have are of "
+        f"{', '.join(ticked)}: if one of them is meant, give the code location its name, by "
+        "-w and a workspace file"
+    )
