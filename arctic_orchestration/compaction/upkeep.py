@@ -1,9 +1,10 @@
-"""The upkeep of tables that request it: old snapshots are expired, and orphans removed, once a day.
+"""The upkeep of tables that request it, once a day.
 
-The properties ``arctic.compaction.expire-snapshots`` and ``arctic.compaction.remove-orphans`` of a
-table name the age. Whoever plans and commits carries it out, one table after the other, in the
-hours and within the budget of the table's queue: it takes from the budget what it lasted. A process
-that is killed in the middle leaves orphans; an hour later, the upkeep is repeated.
+Small manifests are merged, old snapshots expired, and orphans removed, as the properties
+``arctic.compaction.rewrite-manifests``, ``expire-snapshots`` and ``remove-orphans`` of a table
+request. Whoever plans and commits carries it out, one table after the other, in the hours and
+within the budget of the table's queue: it takes from the budget what it lasted. A process that is
+killed in the middle leaves orphans; an hour later, the upkeep is repeated.
 """
 
 import logging
@@ -23,6 +24,7 @@ from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePo
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots, remove_orphans
+from arctic_orchestration.lake.upkeep.manifest_rewriting import rewrite_manifests
 from arctic_orchestration.quantities import counted, format_moment
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import (
@@ -42,6 +44,8 @@ RETRY_AFTER = timedelta(hours=1)
 #: the time limit of a tick
 LONGEST_TICK = timedelta(seconds=10)
 _col, _table = compaction_upkeep.c, compaction_tables.c
+#: what the properties of a table request
+_WANTED = (_col.expire_after_seconds, _col.orphans_after_seconds, _col.manifests_from)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +58,18 @@ class UpkeepCounts:
 
 def want_upkeep(database: Database, table: str, policy: Policy) -> None:
     """Records the upkeep that a table's properties request; writes only what is new."""
-    ages = [policy.expire_snapshots, policy.remove_orphans] if policy.enabled else [None, None]
-    names = ("expire_after_seconds", "orphans_after_seconds")
-    wanted = {
-        name: None if age is None else age.total_seconds()
-        for name, age in zip(names, ages, strict=True)
-    }
-    query = sa.select(*(_col[name] for name in names)).where(_col.table_name == table)
+    wanted: dict[str, float | int | None] = dict.fromkeys(column.name for column in _WANTED)
+    if policy.enabled:
+        wanted = {
+            "expire_after_seconds": _seconds(policy.expire_snapshots),
+            "orphans_after_seconds": _seconds(policy.remove_orphans),
+            "manifests_from": policy.rewrite_manifests,
+        }
+    query = sa.select(*_WANTED).where(_col.table_name == table)
     with database.read() as tx:
         row = tx.execute(query).one_or_none()
-    known = (None, None) if row is None else tuple(row)
-    if known == tuple(wanted.values()):
+    known = dict.fromkeys(wanted) if row is None else dict(row._mapping)
+    if known == wanted:
         return
     with database.begin() as tx:
         new = dialect.insert(tx, compaction_upkeep).values(table_name=table, **wanted)
@@ -148,7 +153,7 @@ class Upkeep:
                 sa.update(compaction_upkeep)
                 .where(_col.table_name == name, _is_due(now))
                 .values(next_at=now + RETRY_AFTER, result="it was begun, and did not end")
-                .returning(_col.expire_after_seconds, _col.orphans_after_seconds)
+                .returning(*_WANTED)
             ).one_or_none()
             if row is None:
                 return False
@@ -156,6 +161,11 @@ class Upkeep:
         began, done = time.monotonic(), list[str]()
         table = load_table(self._catalog, name)
         protection = Protection(self._database, name)
+        if row.manifests_from is not None:
+            rewritten = rewrite_manifests(table, fewest=row.manifests_from)
+            if rewritten.snapshot_id is not None:
+                text = counted(rewritten.merged, "manifest")
+                done.append(f"{text} merged into {rewritten.written}")
         if (age := row.expire_after_seconds) is not None:
             expired = expire_snapshots(
                 table,
@@ -174,7 +184,7 @@ class Upkeep:
                 now=now,
             )
             done += _files(len(orphans.files), len(orphans.failed), "orphan")
-        text = ", ".join(done)
+        text = ", ".join(done) or "there was nothing to do"
         _log.info("%s: %s", name, text)
         lasted = timedelta(seconds=time.monotonic() - began)
         with self._database.begin() as tx:
@@ -201,8 +211,8 @@ class Upkeep:
 def upkeep_text(tx: sa.Connection, table: str) -> str | None:
     """Describes a table's upkeep for people; none: its properties request none."""
     query = sa.select(compaction_upkeep).where(_col.table_name == table)
-    row = tx.execute(query).one_or_none()
-    if row is None or (row.expire_after_seconds is None and row.orphans_after_seconds is None):
+    row = tx.execute(query.where(_is_wanted())).one_or_none()
+    if row is None:
         return None
     if row.next_at is None:
         return "not done yet; once a day"
@@ -235,9 +245,16 @@ def planned_from(tx: sa.Connection, table: str) -> set[int]:
     return {FileGroup.from_json(text).snapshot_id for text in tx.execute(query).scalars()}
 
 
+def _is_wanted() -> sa.ColumnElement[bool]:
+    return sa.or_(*(column.is_not(None) for column in _WANTED))
+
+
 def _is_due(now: datetime) -> sa.ColumnElement[bool]:
-    wanted = _col.expire_after_seconds.is_not(None) | _col.orphans_after_seconds.is_not(None)
-    return wanted & (_col.next_at.is_(None) | (_col.next_at <= now))
+    return _is_wanted() & (_col.next_at.is_(None) | (_col.next_at <= now))
+
+
+def _seconds(age: timedelta | None) -> float | None:
+    return None if age is None else age.total_seconds()
 
 
 def _files(removed: int, failed: int, noun: str) -> list[str]:

@@ -107,6 +107,8 @@ compaction_upkeep = sa.Table(
     # The age of snapshots, and of orphans, that go; null: they stay.
     sa.Column("expire_after_seconds", sa.Float),
     sa.Column("orphans_after_seconds", sa.Float),
+    # The number of small manifests that are merged; null: they stay.
+    sa.Column("manifests_from", sa.Integer),
     # The next one; null: there was none yet.
     sa.Column("next_at", UtcTime),
     # What the last one did, or why it failed.

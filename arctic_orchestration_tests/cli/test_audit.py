@@ -120,6 +120,7 @@ def test_changes_of_compaction(lake: SmallLake, arctic: Command) -> None:
     succeeds(arctic, "compaction", "wake", "lake.a")
     succeeds(arctic, "compaction", "expire-snapshots", "lake.a", "--older-than", "7d")
     succeeds(arctic, "compaction", "remove-orphans", "lake.a", "--older-than", "7d")
+    succeeds(arctic, "compaction", "rewrite-manifests", "lake.a")
     succeeds(arctic, "compaction", "forget-catalog")
     *made, (last, _) = audited(lake.database)
     assert made == [
@@ -138,6 +139,7 @@ def test_changes_of_compaction(lake: SmallLake, arctic: Command) -> None:
         ("compaction wake", "lake.a"),
         ("compaction expire-snapshots", "lake.a"),
         ("compaction remove-orphans", "lake.a"),
+        ("compaction rewrite-manifests", "lake.a"),
     ]
     assert last == "compaction forget-catalog"
 

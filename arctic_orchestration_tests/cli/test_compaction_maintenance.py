@@ -1,4 +1,4 @@
-"""``arctic compaction expire-snapshots`` and ``remove-orphans``."""
+"""``arctic compaction expire-snapshots``, ``remove-orphans`` and ``rewrite-manifests``."""
 
 import json
 import os
@@ -92,10 +92,30 @@ def test_orphans_are_removed_but_not_those_of_live_tasks(lake: SmallLake, arctic
     assert table.scan().to_arrow().num_rows == 3
 
 
+def test_small_manifests_are_merged(lake: SmallLake, arctic: Command) -> None:
+    """A dry run says so, and changes nothing; of fewer than asked for, all stay."""
+    table = lake.table("lake.flights", 4)
+    command = ("rewrite-manifests", "lake.flights")
+    dry = document(arctic, *command, "--dry-run")
+    counts = {"manifests": 4, "merged": 4, "written": None, "snapshot": None}
+    assert dry == {"table": "lake.flights", "dry_run": True, **counts}
+    few = arctic("compaction", *command, "--fewest", "5")
+    assert few.out == "lake.flights: 0 of 4 manifests merged\n"
+    assert len(snapshots(table)) == 4
+    result = arctic("compaction", *command)
+    assert (result.code, result.out) == (0, "lake.flights: 4 of 4 manifests merged into 1\n")
+    assert len(snapshots(table)) == 5
+    assert table.scan().to_arrow().num_rows == 4
+
+
 @ON_SQLITE
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (
+            ("rewrite-manifests", "lake.flights", "--fewest", "1"),
+            "--fewest: got 1, expected a whole number, 2 or more",
+        ),
         (
             ("expire-snapshots", "lake.flights", "--older-than", "7"),
             "--older-than: got '7', expected a duration such as",
@@ -114,7 +134,7 @@ def test_orphans_are_removed_but_not_those_of_live_tasks(lake: SmallLake, arctic
         ),
     ],
 )
-def test_ages_that_cannot_be_are_refused(
+def test_options_that_cannot_be_are_refused(
     lake: SmallLake, arctic: Command, arguments: tuple[str, ...], message: str
 ) -> None:
     """By name, and nothing is changed."""

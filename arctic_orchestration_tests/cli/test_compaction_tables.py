@@ -155,6 +155,7 @@ def test_unknown_tables_are_refused_with_those_there_are(lake: SmallLake, arctic
         (("wake", "lake.lost"), "compaction knows no table lake.lost, nor any"),
         (("expire-snapshots", "lake.lost", "--older-than", "1d"), catalog),
         (("remove-orphans", "lake.lost", "--older-than", "3d"), catalog),
+        (("rewrite-manifests", "lake.lost"), catalog),
     ):
         refused = arctic("compaction", *arguments)
         assert (refused.code, refused.out) == (2, "")

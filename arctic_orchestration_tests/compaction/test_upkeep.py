@@ -25,6 +25,7 @@ from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.state.compaction_tables import compaction_budgets
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import Lake
+from arctic_orchestration_tests.present import present
 
 DAY = timedelta(days=1)
 
@@ -61,6 +62,10 @@ class Kept:
         self.planner.discover()
         self.planner.tick(self.now)
         return self.upkeep.tick(self.now)
+
+    def manifests(self, name: str) -> int:
+        table = self.lake.catalog.load_table(name)
+        return len(present(table.current_snapshot()).manifests(table.io))
 
     def text(self, name: str) -> str | None:
         with self.database.read() as tx:
@@ -101,6 +106,25 @@ def test_the_upkeep_is_done_once_a_day_as_the_properties_say(kept: Kept) -> None
         kept.lake.append(f"lake.{name}")
     assert kept.tick(DAY) == UpkeepCounts(done=4)
     assert kept.snapshots("lake.young") == 1
+
+
+def test_small_manifests_are_merged_from_the_number_of_the_property(kept: Kept) -> None:
+    """Once a day, before snapshots are expired; fewer of them stay. Rows stay."""
+    kept.table("lake.enough", rewrite_manifests="3", expire_snapshots="7d")
+    kept.table("lake.few", rewrite_manifests="4")
+    assert kept.tick() == UpkeepCounts(done=2)
+    assert (kept.manifests("lake.enough"), kept.manifests("lake.few")) == (1, 3)
+    text = kept.text("lake.enough")
+    assert text is not None
+    # A live task was planned from the third snapshot.
+    assert text.startswith("3 manifests merged into 1, 2 snapshots expired, ")
+    assert (kept.text("lake.few") or "").startswith("there was nothing to do; again at ")
+    kept.lake.append("lake.few")
+    assert kept.tick(timedelta(hours=1)) == UpkeepCounts()
+    assert kept.tick(DAY) == UpkeepCounts(done=2)
+    assert (kept.manifests("lake.enough"), kept.manifests("lake.few")) == (1, 1)
+    for name, rows in (("enough", 3), ("few", 4)):
+        assert kept.lake.catalog.load_table(f"lake.{name}").scan().to_arrow().num_rows == rows
 
 
 def test_properties_that_change_count_from_the_next_check(kept: Kept) -> None:
@@ -241,9 +265,11 @@ def test_the_service_does_the_upkeep_unless_it_only_observes(kept: Kept, tmp_pat
         ("remove-orphans", "0s", "a duration longer than 0s, or never"),
         ("expire-snapshots", "soon", "or never"),
         ("expire-snapshots", "0s", "a duration longer than 0s, or never"),
+        ("rewrite-manifests", "1", "a whole number, 2 to 1000000, or never"),
+        ("rewrite-manifests", "true", "a whole number, 2 to 1000000, or never"),
     ],
 )
-def test_ages_that_cannot_be_are_refused(name: str, value: str, expected: str) -> None:
+def test_what_cannot_be_is_refused(name: str, value: str, expected: str) -> None:
     """By the property's name, with its value."""
     with pytest.raises(InvalidInput) as refused:
         Policy.of({f"arctic.compaction.{name}": value}, "lake.a")

@@ -17,8 +17,10 @@ from pyiceberg.table import Table
 
 from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.lake.replacing import replace as replacing
+from arctic_orchestration.lake.replacing.commit_loop import CommitLoop
 from arctic_orchestration.lake.replacing.producer import ReplaceFiles
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
+from arctic_orchestration.lake.upkeep.manifest_rewriting import rewrite_manifests
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
@@ -32,14 +34,17 @@ STEPS: dict[str, tuple[Any, str]] = {
     "metadata file written": (SqlCatalog, "_write_metadata"),
     "catalog changed": (SqlCatalog, "commit_table"),
     "committed": (Table, "_do_commit"),
-    "returned": (replacing._Replace, "commit"),
+    "returned": (CommitLoop, "commit"),
 }
 #: From here on the commit is in the table.
 LANDED = ("catalog changed", "committed", "returned")
 
 
 def commit_until(lake: Path, name: str, replacements: Sequence[Replacement], step: str) -> None:
-    """Starts the process and waits until it has killed itself at the step."""
+    """Starts the process and waits until it has killed itself at the step.
+
+    Without replacements, it merges the table's manifests.
+    """
     processes = forkserver()
     process = processes.Process(target=_commit, args=(lake, name, list(replacements), step))
     process.start()
@@ -56,7 +61,10 @@ def _commit(lake: Path, name: str, replacements: list[Replacement], step: str) -
     if isinstance(inspect.getattr_static(owner, function), staticmethod):
         killed = staticmethod(killed)
     setattr(owner, function, killed)
-    replace_files(table, replacements)
+    if replacements:
+        replace_files(table, replacements)
+    else:
+        rewrite_manifests(table)
 
 
 def _then_killed(function: Callable[..., Any]) -> Callable[..., Any]:

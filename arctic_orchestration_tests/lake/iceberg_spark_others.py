@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots
+from arctic_orchestration.lake.upkeep.manifest_rewriting import rewrite_manifests
 from arctic_orchestration.lake.upkeep.orphans import remove_orphans
 
 if TYPE_CHECKING:
@@ -184,6 +185,49 @@ def positions(lake: "Lake") -> dict[str, Any]:
     return {"before": before, "how": how, "half": half, "after": lake.seen("positions")}
 
 
+def manifests(lake: "Lake") -> dict[str, Any]:
+    """Small manifests are merged, of data and of deletes; then Iceberg writes on, and merges them.
+
+    Half of the table was written in format 2.
+    """
+
+    def count() -> list[list[int]]:
+        query = "select content, count(*) from lake.db.manifests.manifests group by 1 order by 1"
+        return [list(row) for row in lake.spark.sql(query).collect()]
+
+    lake.create("manifests", more="partitioned by (bucket(2, id))", version=2)
+    lake.sql(
+        "alter table lake.db.manifests set tblproperties ('commit.manifest-merge.enabled' = false)",
+        *(f"insert into lake.db.manifests values ({n}, 'a'), ({n + 1}, 'b')" for n in (0, 2, 4)),
+        "delete from lake.db.manifests where id = 3",
+        "alter table lake.db.manifests set tblproperties ('format-version' = 3)",
+        *(f"insert into lake.db.manifests values ({n}, 'a'), ({n + 1}, 'b')" for n in (6, 8)),
+        "delete from lake.db.manifests where id = 6",
+        "update lake.db.manifests set text = 'new' where id = 9",
+    )
+    counts, before = [count()], lake.seen("manifests")
+    done = rewrite_manifests(lake.table("manifests"))
+    counts.append(count())
+    after = lake.seen("manifests")
+    lake.sql(
+        "insert into lake.db.manifests values (10, 'a')",
+        "delete from lake.db.manifests where id = 0",
+        "call lake.system.rewrite_manifests('db.manifests')",
+    )
+    again = lake.seen("manifests")
+    return {
+        "before": before,
+        "after": after,
+        "again": again,
+        "counts": counts,
+        "merged": [done.before, done.merged, done.written],
+        "summary": lake.spark.sql(
+            "select operation, summary['manifests-replaced'] from lake.db.manifests.snapshots "
+            f"where snapshot_id = {done.snapshot_id}"
+        ).collect(),
+    }
+
+
 def raced(lake: "Lake") -> dict[str, Any]:
     """Iceberg deletes and appends while merges are about to be committed, in both formats."""
     found: dict[str, Any] = {}
@@ -210,4 +254,4 @@ def raced(lake: "Lake") -> dict[str, Any]:
     return found
 
 
-OTHERS = (hive, copied, void, clustered, branched, positions, raced)
+OTHERS = (hive, copied, void, clustered, branched, positions, manifests, raced)

@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadataCommonFields
 from pyiceberg.table.update import update_table_metadata
 
 from arctic_orchestration.lake import table_writer
-from arctic_orchestration.lake.replacing import replace as replacing
+from arctic_orchestration.lake.replacing import commit_loop
 from arctic_orchestration.lake.replacing.replace import replace_files
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction, ancestors
 from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots
@@ -61,7 +61,7 @@ def test_a_commit_copies_no_metadata_however_many_files_it_removes(
 ) -> None:
     """Two files or twelve: no copy but the catalog's own; with pyiceberg's transaction, several."""
     assert [copies_of_a_commit(catalog, copies, files) for files in (2, 12)] == [0, 0]
-    monkeypatch.setattr(replacing, "SharedMetadataTransaction", Transaction)
+    monkeypatch.setattr(commit_loop, "SharedMetadataTransaction", Transaction)
     assert copies_of_a_commit(catalog, copies, 3) > 0
 
 

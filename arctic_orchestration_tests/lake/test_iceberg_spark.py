@@ -200,3 +200,20 @@ def test_a_delete_of_iceberg_before_the_commit_is_kept(scenario: Seen, version: 
     assert sorted(row[2:] for row in seen["raced"]["rows"]) == expected
     assert seen["after"]["rows"] == seen["raced"]["rows"]
     assert seen["after"]["files"] == [[_DATA, "PARQUET", 2]]
+
+
+@of("manifests")
+def test_merged_manifests_are_read_and_written_on_by_iceberg(scenario: Seen) -> None:
+    """Row by row with the lineage; deletes hold, and Iceberg's own merge of manifests works."""
+    before, after = scenario["before"], scenario["after"]
+    assert [row[2] for row in after["rows"]] == [row[2] for row in before["rows"]]
+    assert after == before
+    assert sorted(row[2] for row in after["rows"]) == [0, 1, 2, 4, 5, 7, 8, 9]
+    assert sum(count for _, count in scenario["counts"][0]) == scenario["merged"][0] > 6
+    assert scenario["counts"][1] == [[_DATA, 1], [_DELETES, 1]]
+    assert scenario["merged"][2] == 2
+    assert scenario["summary"] == [["replace", str(scenario["merged"][1])]]
+    ids = [row[2] for row in scenario["again"]["rows"]]
+    assert sorted(ids) == [1, 2, 4, 5, 7, 8, 9, 10]
+    known = {row[2]: row[:2] for row in before["rows"]}
+    assert all(row[:2] == known[row[2]] for row in scenario["again"]["rows"] if row[2] in known)

@@ -52,7 +52,7 @@ class Calls:
 
         monkeypatch.setattr(table.catalog, "commit_table", commit)
         monkeypatch.setattr(
-            "arctic_orchestration.lake.replacing.replace.time.sleep", lambda seconds: None
+            "arctic_orchestration.lake.replacing.commit_loop.time.sleep", lambda seconds: None
         )
 
     def before_commit(self) -> None:

@@ -152,7 +152,7 @@ class Lost(Exception):
 @pytest.fixture
 def commits(monkeypatch: pytest.MonkeyPatch, table: Table, merged: Replacement) -> Commits:
     monkeypatch.setattr(
-        "arctic_orchestration.lake.replacing.replace.time.sleep", lambda seconds: None
+        "arctic_orchestration.lake.replacing.commit_loop.time.sleep", lambda seconds: None
     )
     monkeypatch.setattr("arctic_orchestration.lake.tables.sleep", lambda seconds: None)
     return Commits(monkeypatch, table)

@@ -1,4 +1,4 @@
-"""``arctic compaction expire-snapshots`` and ``remove-orphans``: the upkeep of a table."""
+"""The upkeep of one table: ``expire-snapshots``, ``remove-orphans`` and ``rewrite-manifests``."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -138,6 +138,46 @@ def remove_orphans(
         _print_files(orphans.files, orphans.failed, dry_run)
     if orphans.failed:
         raise typer.Exit(1)
+
+
+def rewrite_manifests(
+    table: TableArgument,
+    fewest: Annotated[
+        int, typer.Option(help="Of fewer small ones of a kind, all stay.", metavar="N")
+    ] = 2,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Merge small manifests, so that planning a scan opens fewer files.
+
+    Small is below half of the table's commit.manifest.target-size-bytes. Files and rows stay.
+    """
+    if fewest < 2:
+        raise InvalidInput("--fewest", fewest, "a whole number, 2 or more")
+    with opened_compaction() as state:
+        from arctic_orchestration.lake.upkeep.manifest_rewriting import rewrite_manifests as rewrite
+
+        loaded = state.table(table)
+        if not dry_run:
+            _audit(state, "rewrite-manifests", table, fewest=fewest)
+        with working("reading manifests"):
+            done = rewrite(loaded, fewest=fewest, dry_run=dry_run)
+    if as_json:
+        print_json(
+            {
+                "table": table,
+                "dry_run": dry_run,
+                "manifests": done.before,
+                "merged": done.merged,
+                "written": done.written,
+                "snapshot": done.snapshot_id,
+            }
+        )
+        return
+    text = f"{done.merged} of {counted(done.before, 'manifest')}"
+    would = "would be merged" if dry_run else "merged"
+    into = "" if done.snapshot_id is None else f" into {done.written}"
+    console().print(escape(f"{table}: {text} {would}{into}"))
 
 
 def _audit(state: Opened, action: str, table: str, **details: Any) -> None:

@@ -28,6 +28,10 @@ def _interval(value: timedelta | None) -> str:
     return "never" if value is None else format_duration(value)
 
 
+def _number(value: int | None) -> str:
+    return "never" if value is None else str(value)
+
+
 def _size(value: int) -> str:
     """Formats a size exactly if that is short, else rounded."""
     exact = format_size(value)
@@ -58,6 +62,7 @@ PROPERTIES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("attempts", "attempts", _text),
     ("expire-snapshots", "expire_snapshots", _interval),
     ("remove-orphans", "remove_orphans", _interval),
+    ("rewrite-manifests", "rewrite_manifests", _number),
 )
 
 

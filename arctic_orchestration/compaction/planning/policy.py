@@ -91,6 +91,8 @@ class Policy:
     expire_snapshots: timedelta | None = None
     #: the age of orphans that are removed, once a day; none: never
     remove_orphans: timedelta | None = None
+    #: the number of small manifests of one kind that are merged, once a day; none: never
+    rewrite_manifests: int | None = None
 
     @classmethod
     def of(cls, properties: Mapping[str, str], table: str) -> "Policy":
@@ -122,7 +124,7 @@ _PLANNED_BY = [
     for field in fields(Policy)
     if field.name
     not in ("queue", "level", "check_interval", "commit_interval", "retry_interval", "attempts",
-            "expire_snapshots", "remove_orphans")
+            "expire_snapshots", "remove_orphans", "rewrite_manifests")
 ]  # fmt: skip
 
 
@@ -164,6 +166,7 @@ class _Reader:
             attempts=self._own("attempts", _whole(1, 100), default.attempts),
             expire_snapshots=self._own("expire-snapshots", _interval, default.expire_snapshots),
             remove_orphans=self._own("remove-orphans", _age, default.remove_orphans),
+            rewrite_manifests=self._own("rewrite-manifests", _number, default.rewrite_manifests),
         )
         self._refuse_unknown()
         if not self.problems:
@@ -291,6 +294,16 @@ def _interval(text: str) -> timedelta | None:
     if not interval:
         raise ValueError("a duration longer than 0s, or never")
     return interval
+
+
+def _number(text: str) -> int | None:
+    """Returns a number of manifests."""
+    if text == "never":
+        return None
+    try:
+        return _whole(2, _LARGEST_COUNT)(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or never") from None
 
 
 def _age(text: str) -> timedelta | None:

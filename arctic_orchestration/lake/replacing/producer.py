@@ -14,6 +14,7 @@ from pyiceberg.manifest import (
     ManifestWriter,
 )
 from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import (
     Operation,
     SnapshotSummaryCollector,
@@ -48,6 +49,8 @@ class Change:
     added: Sequence[Added]
     #: the entries of data files and of delete files, with their manifests
     removed: Mapping[EntryKey, str]
+    #: more manifests that are rewritten
+    merged: frozenset[str] = frozenset()
 
     @property
     def numbers(self) -> list[tuple[str, int]]:
@@ -57,7 +60,7 @@ class Change:
     @property
     def touched(self) -> frozenset[str]:
         """The manifests that have to be rewritten."""
-        return frozenset(self.removed.values())
+        return self.merged.union(self.removed.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +77,12 @@ class WrittenManifests:
         Row ids that a rewritten manifest got since are not in them; but its replaced files got
         theirs at the same time, which is a conflict.
         """
-        return change.removed == self.change.removed and change.numbers == self.change.numbers
+        mine = self.change
+        return (change.removed, change.merged, change.numbers) == (
+            mine.removed,
+            mine.merged,
+            mine.numbers,
+        )
 
 
 class ReplaceFiles(WithRowIds["ReplaceFiles"]):
@@ -173,12 +181,7 @@ class ReplaceFiles(WithRowIds["ReplaceFiles"]):
 
     def _bins(self) -> Iterable[list[ManifestFile]]:
         """Yields the touched manifests that are merged: neighbours of one spec."""
-        target = property_as_int(
-            self._head.metadata.properties,
-            TableProperties.MANIFEST_TARGET_SIZE_BYTES,
-            TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT,
-        )
-        assert target is not None
+        target = manifest_target(self._head.metadata)
         bins: dict[tuple[ManifestContent, int], list[list[ManifestFile]]] = {}
         for manifest in self._head.manifests:
             if manifest.manifest_path not in self._change.touched:
@@ -218,12 +221,44 @@ class ReplaceFiles(WithRowIds["ReplaceFiles"]):
             collected.remove_file(_counted(file), schemas[file.spec_id], specs[file.spec_id])
         parent = self._head.snapshot
         properties = collected.build() | _numbers_of_vectors(self.written.removed)
+        if self._change.merged:
+            properties |= self._numbers_of_manifests(self.written.manifests)
         summary = update_snapshot_summaries(
             # pyiceberg computes the totals of its own operations only.
             summary=Summary(Operation.OVERWRITE, **properties, **snapshot_properties),
             previous_summary=parent.summary if parent is not None else None,
         )
         return Summary(Operation.REPLACE, **summary.additional_properties)
+
+    def _numbers_of_manifests(self, written: Sequence[ManifestFile]) -> dict[str, str]:
+        """Returns what the specification's optional entries of a summary count."""
+        replaced = len(self._change.touched)
+        return {
+            "manifests-created": str(len(written)),
+            "manifests-kept": str(len(self._head.manifests) - replaced),
+            "manifests-replaced": str(replaced),
+            "entries-processed": str(sum(_entries(manifest) for manifest in written)),
+        }
+
+
+def _entries(manifest: ManifestFile) -> int:
+    counts = (
+        manifest.added_files_count,
+        manifest.existing_files_count,
+        manifest.deleted_files_count,
+    )
+    return sum(count or 0 for count in counts)
+
+
+def manifest_target(metadata: TableMetadata) -> int:
+    """Returns the size that a table's manifests should have, in bytes."""
+    target = property_as_int(
+        metadata.properties,
+        TableProperties.MANIFEST_TARGET_SIZE_BYTES,
+        TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT,
+    )
+    assert target is not None
+    return target
 
 
 def _numbers_of_vectors(removed: Sequence[DataFile]) -> dict[str, str]:

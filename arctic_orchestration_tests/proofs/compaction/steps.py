@@ -7,7 +7,7 @@ A process can also be made without one of its safeties, which shows that a proof
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -26,7 +26,7 @@ from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.lake import tables
 from arctic_orchestration.lake.merging import merge as merging
 from arctic_orchestration.lake.replacing import replace as replacing
-from arctic_orchestration.lake.replacing.replace import _Replace
+from arctic_orchestration.lake.replacing.commit_loop import CommitLoop
 from arctic_orchestration.lake.upkeep.known_files import KnownFiles
 from arctic_orchestration.lake.upkeep.listing import Store
 from arctic_orchestration.state.compaction_tables import compaction_attempts
@@ -220,13 +220,13 @@ def _is_there(io: FileIO, directory: str) -> bool:
 
 
 def _put_into_committer() -> None:
-    load, attempt, report = tables.load_table, _Replace._attempt, Committer._report
+    load, attempt, report = tables.load_table, CommitLoop._attempt, Committer._report
 
     def load_table(*arguments: Any) -> Any:
         _at("COMMITTER_LEASED")
         return load(*arguments)
 
-    def attempt_at_steps(run: _Replace, head: Any, chosen: Sequence[Any]) -> None:
+    def attempt_at_steps(run: CommitLoop, *arguments: Any) -> None:
         table = run._table
         commit = table._do_commit
 
@@ -237,7 +237,7 @@ def _put_into_committer() -> None:
 
         table._do_commit = do_commit  # type: ignore[method-assign]
         try:
-            attempt(run, head, chosen)
+            attempt(run, *arguments)
         finally:
             del table._do_commit
 
@@ -247,7 +247,7 @@ def _put_into_committer() -> None:
         return done
 
     _replace(committer, "load_table", load_table)
-    _replace(_Replace, "_attempt", attempt_at_steps)
+    _replace(CommitLoop, "_attempt", attempt_at_steps)
     _replace(Committer, "_report", report_at_steps)
     _before_commit(commits, "committed", "COMMIT_REPORT_WRITTEN", lambda made: made is not None)
 
