@@ -1,14 +1,17 @@
 """All differences between PySpark 3.5 and 4.x. No other module checks Spark's version."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import pyarrow as pa
 import pyspark
 import pyspark.sql.functions as F
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
+
+if TYPE_CHECKING:
+    # A code location with compaction loads no Arrow.
+    import pyarrow as pa
 
 _VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
 _IS_4 = _VERSION >= (4, 0)
@@ -24,11 +27,6 @@ JOB_FAILED: tuple[type[Exception], ...] = (
 )
 #: Whether Parquet's writer has a close() that leaves the file incomplete; 3.5's has none.
 PARQUET_WRITERS_CLOSE = _IS_4
-_SQL_TYPES = {
-    pa.string(): "string",
-    pa.int64(): "bigint",
-    pa.list_(pa.int64()): "array<bigint>",
-}
 
 
 def session_settings(spark: SparkSession) -> Mapping[str, str]:
@@ -56,7 +54,7 @@ def rebalanced(rows: DataFrame, column: str) -> DataFrame:
 
 
 def arrow_function(
-    function: Callable[[pa.Array], pa.Array], returns: str
+    function: "Callable[[pa.Array], pa.Array]", returns: str
 ) -> Callable[[Column], Column] | None:
     """Returns a column function that receives Arrow arrays; none: PySpark 3.5 has none."""
     if not hasattr(F, "arrow_udf"):
@@ -72,13 +70,20 @@ def file_metadata(rows: DataFrame) -> Column:
     return Column(cast(Any, rows)._jdf.metadataColumn("_metadata"))
 
 
-def small_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+def small_frame(spark: SparkSession, table: "pa.Table") -> DataFrame:
     """Converts a small Arrow table to a DataFrame; texts, longs and lists of longs.
 
     Cost: PySpark 3.5 converts it value by value.
     """
     if _IS_4:
         return spark.createDataFrame(table)
+    import pyarrow as pa
+
+    types = {
+        pa.string(): "string",
+        pa.int64(): "bigint",
+        pa.list_(pa.int64()): "array<bigint>",
+    }
     rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-    fields = [f"`{field.name}` {_SQL_TYPES[field.type]}" for field in table.schema]
+    fields = [f"`{field.name}` {types[field.type]}" for field in table.schema]
     return spark.createDataFrame(rows, ", ".join(fields))

@@ -271,7 +271,8 @@ def _reports_a_failure(bench: Bench) -> None:
     (attempt,) = bench.attempts(task)
     assert attempt.state is AttemptState.FAILED
     assert attempt.reason
-    assert not any(Path(attempt.location or "").rglob("*.parquet"))
+    left = Path(attempt.location or "")
+    until(lambda: not any(left.rglob("*.parquet")), SECONDS, "its files are removed")
 
 
 def _beats(bench: Bench) -> None:
@@ -308,7 +309,8 @@ def _gives_up_what_is_lost(bench: Bench) -> None:
     assert len(bench.sent("merged", attempt)) == sent
     states = [one.state for one in bench.attempts(task)]
     assert states == [AttemptState.LOST, AttemptState.MERGED]
-    assert not any(Path(attempt.location or "").rglob("*.parquet"))
+    left = Path(attempt.location or "")
+    until(lambda: not any(left.rglob("*.parquet")), SECONDS, "its files are removed")
     bench.commit(task)
 
 
