@@ -28,6 +28,7 @@ from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.name_mapping import Names, below, has_ids, id_of
 from arctic_orchestration.lake.parquet_footers import counts_days_as_julian
 from arctic_orchestration.lake.schema import spark_schema
+from arctic_orchestration.lake.spark_versions import complete
 
 #: The columns that contain the path of a row's file, as given, and the row's position in it.
 FILE, POSITION = "file", "position"
@@ -243,7 +244,7 @@ def _write(
     # What computes the rows may fail, too: that is no problem of writing.
     try:
         for batch in rows:
-            for text, some in _by_group(pa.Table.from_batches([batch]), group):
+            for text, some in _by_group(complete(pa.Table.from_batches([batch])), group):
                 if text != last:
                     outputs.finish()
                     last = text

@@ -17,6 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.lake.session import prepare_environment
+from arctic_orchestration.lake.spark_versions import LENT
 
 #: A borrower's Python leaves references in the JVM, which only end with it.
 _LOANS = 100
@@ -30,7 +31,7 @@ def keep(connection: socket.socket, properties: Mapping[str, str]) -> None:
     """
     prepare_environment(properties["spark.master"])
     builder = SparkSession.builder
-    for key, value in properties.items():
+    for key, value in {**properties, **LENT}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     _warm_up(session)

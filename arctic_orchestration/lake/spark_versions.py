@@ -27,6 +27,9 @@ JOB_FAILED: tuple[type[Exception], ...] = (
 )
 #: Whether Parquet's writer has a close() that leaves the file incomplete; 3.5's has none.
 PARQUET_WRITERS_CLOSE = _IS_4
+#: What a JVM that is lent needs: Spark 3.5 would give the next borrower's tasks to Python workers
+#: that have ended, and fail them.
+LENT: Mapping[str, str] = {} if _IS_4 else {"spark.python.worker.reuse": "false"}
 
 
 def session_settings(spark: SparkSession) -> Mapping[str, str]:
@@ -68,6 +71,19 @@ def file_metadata(rows: DataFrame) -> Column:
     if _IS_4:
         return rows.metadataColumn("_metadata")
     return Column(cast(Any, rows)._jdf.metadataColumn("_metadata"))
+
+
+def complete(rows: "pa.Table") -> "pa.Table":
+    """Returns rows that a worker received from Spark, with all buffers that pyarrow reads.
+
+    The JVM of Spark 3.5 leaves out the offsets of an array without values, such as the texts of
+    empty lists. pyarrow then ends the process when it is asked for the size (``nbytes``).
+    """
+    if _IS_4:
+        return rows
+    import numpy as np
+
+    return rows.take(np.arange(len(rows)))
 
 
 def small_frame(spark: SparkSession, table: "pa.Table") -> DataFrame:
