@@ -26,6 +26,8 @@ class LakeSparkResource(LazyPySparkResource):
 
     #: a Spark Connect server, in place of the master of ``spark_config``
     remote: str | None = None
+    #: whether it always starts an application, also where a running JVM would be lent
+    own: bool = False
 
     _started_here: bool = PrivateAttr(default=False)
 
@@ -37,7 +39,8 @@ class LakeSparkResource(LazyPySparkResource):
             self._started_here = True
             return
         prepare_python(self.spark_config["spark.master"])
-        self._spark_session = session_source.borrowed_session(self.spark_config)
+        if not self.own:
+            self._spark_session = session_source.borrowed_session(self.spark_config)
         if self._spark_session is None:
             prepare_environment(self.spark_config["spark.master"])
             # Not the active session, which depends on the thread.
@@ -45,7 +48,11 @@ class LakeSparkResource(LazyPySparkResource):
             super()._init_session()
 
     def teardown_after_execution(self, context: InitResourceContext) -> None:  # noqa: ARG002
-        """Stops the session that this resource started; Dagster gives it the context."""
+        """Stops the session; Dagster gives it the context."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Stops the session, if this resource started it."""
         session: Any = self._spark_session
         self._spark_session = None
         if session is not None and self._started_here:
@@ -53,7 +60,10 @@ class LakeSparkResource(LazyPySparkResource):
 
 
 def pyspark_resource(
-    settings: Settings | None = None, properties: Mapping[str, str] | None = None
+    settings: Settings | None = None,
+    properties: Mapping[str, str] | None = None,
+    *,
+    own: bool = False,
 ) -> LakeSparkResource:
     """Returns dagster-pyspark's resource for ``ARCTIC_SPARK_MASTER`` or ``ARCTIC_SPARK_REMOTE``.
 
@@ -62,13 +72,16 @@ def pyspark_resource(
     Args:
         settings: none: read from the environment.
         properties: Spark properties, added to those of the lake.
+        own: starts an application, also where a running JVM would be lent.
 
     Errors:
         ConfigurationError: a property contradicts one that the lake needs.
     """
     chosen = settings or Settings.from_environment()
     return LakeSparkResource(
-        spark_config=spark_properties(chosen, properties), remote=_unread(chosen.spark_remote)
+        spark_config=spark_properties(chosen, properties),
+        remote=_unread(chosen.spark_remote),
+        own=own,
     )
 
 

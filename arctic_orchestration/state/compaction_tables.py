@@ -35,6 +35,11 @@ compaction_queues = sa.Table(
     sa.Column("share", sa.Integer, nullable=False),
     # The number of workers for it, including those that people start.
     sa.Column("max_workers", sa.Integer, nullable=False),
+    # The number of workers that are kept without tasks, too.
+    sa.Column("min_workers", sa.Integer, nullable=False, server_default="0"),
+    # Spark properties, JSON: each worker starts an application of its own with them; null: the
+    # session of the code location.
+    sa.Column("application", sa.Text),
     sa.Column("state", sa.Text, nullable=False, server_default="open"),
     # The time limit of an attempt at a task.
     sa.Column("execution_timeout_seconds", sa.Integer, nullable=False, server_default="7200"),

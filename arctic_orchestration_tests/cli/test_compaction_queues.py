@@ -37,6 +37,7 @@ def test_queues_are_added_changed_and_deleted(lake: SmallLake, arctic: Command) 
     result = arctic("compaction", "queues", "update", "fast", "--level", "7", "--json")
     assert json.loads(result.out)["queue"] == {
         "queue": "fast", "capacity": 5, "level": 7, "share": 3, "max_workers": 0,
+        "min_workers": 0, "application": None,
         "execution_timeout_seconds": 7200, "hours": "always", "budget": 0.0, "state": "open",
     }  # fmt: skip
     # The higher level first.
@@ -45,10 +46,48 @@ def test_queues_are_added_changed_and_deleted(lake: SmallLake, arctic: Command) 
     assert list(listed(arctic)) == ["default"]
 
 
+def test_a_queue_says_how_its_workers_get_spark(lake: SmallLake, arctic: Command) -> None:
+    """Applications with properties, then the session again; a floor is kept in both."""
+    update = ("compaction", "queues", "update", "default")
+    result = arctic(
+        *(*update, "--min-workers", "1", "--max-workers", "2", "--spark", "application"),
+        *("--spark-property", "spark.master=yarn", "--spark-property", "spark.x=a=b"),
+    )
+    assert result.out == (
+        "compaction queue default is changed: capacity 1000, level 0, share 1, at least 1 and at "
+        "most 2 workers with applications of their own requested, execution timeout 2h\n"
+    )
+    (queue,) = json.loads(arctic("compaction", "queues", "list", "--json").out)["queues"]
+    assert queue["application"] == {"spark.master": "yarn", "spark.x": "a=b"}
+    result = arctic(*update, "--spark", "session", "--json")
+    queue = json.loads(result.out)["queue"]
+    assert (queue["application"], queue["min_workers"]) == (None, 1)
+
+
 @ON_SQLITE
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("add", "fast", "--spark", "own"), "--spark: got 'own', expected session or application"),
+        (
+            ("update", "default", "--spark-property", "spark.a=1"),
+            "--spark-property: got 'spark.a=1', expected it with --spark application",
+        ),
+        (
+            ("add", "fast", "--spark", "application", "--spark-property", "a=1"),
+            "--spark-property: got 'a=1', expected spark.NAME=VALUE",
+        ),
+        (
+            (
+                "add",
+                "fast",
+                "--spark",
+                "application",
+                "--spark-property",
+                "spark.sql.session.timeZone=CET",
+            ),
+            "spark.sql.session.timeZone",
+        ),
         (("add", "fast", "--capacity", "0"), "capacity: got 0, expected a whole number, 1 to"),
         (("add", "a b"), "name: got 'a b', expected a name of 1 to 40"),
         (("add", "default"), "name: got 'default', expected a name that no compaction queue"),

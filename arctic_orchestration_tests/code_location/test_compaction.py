@@ -17,7 +17,7 @@ from arctic_orchestration.compaction.dagster.worker_demand import wanted_runs, w
 from arctic_orchestration.compaction.dagster.worker_job import JOB
 from arctic_orchestration.compaction.queue import queues
 from arctic_orchestration.compaction.queue.offers import offer
-from arctic_orchestration.compaction.queue.queues import CompactionQueue
+from arctic_orchestration.compaction.queue.queues import CompactionQueue, QueueState
 from arctic_orchestration.compaction.service import CompactionService
 from arctic_orchestration.compaction.work import workers
 from arctic_orchestration.errors import InvalidDefinition
@@ -168,6 +168,40 @@ def test_as_many_workers_are_wanted_as_tasks_need_and_the_queue_has(lake: Compac
     assert wanted(lake) == {"default": 1}
     workers_of(lake, worker_name(mine))
     assert wanted(lake) == {"default": 1}, "a run and its worker are one"
+
+
+def test_a_floor_of_workers_is_kept_without_tasks(lake: CompactedPlace) -> None:
+    """But not of a paused queue; tasks can need more, and the request says how it is kept."""
+    with lake.place.database.begin() as tx:
+        queues.update_queue(tx, "default", min_workers=2, max_workers=3)
+        queues.add_queue(tx, CompactionQueue(name="other"), datetime.now(UTC))
+    assert wanted(lake) == {"default": 2}
+    workers_of(lake, "somebody:1")
+    assert wanted(lake) == {"default": 1}
+    lake.tick(a_location())
+    (request,) = lake.requests
+    config = request.run_config["ops"]["merge_small_files"]["config"]
+    assert (config["until_idle"], config["starts_spark"]) == (3600.0, True)
+    a_run(lake, dg.DagsterRunStatus.STARTED)
+    assert wanted(lake) == {"default": 0}
+    give_tasks(lake, 5)
+    assert wanted(lake) == {"default": 1}
+    with lake.place.database.begin() as tx:
+        queues.set_state(tx, "default", QueueState.PAUSED)
+    assert wanted(lake) == {}
+
+
+def test_a_request_says_how_the_worker_gets_its_spark(lake: CompactedPlace) -> None:
+    """With the properties of the queue's applications, or nothing about it."""
+    lake.append("nyc.small", files=3)
+    properties = {"spark.master": "spark://master:7077", "spark.executor.memory": "8g"}
+    for application, session in ((properties, False), ({}, False), (None, True)):
+        with lake.place.database.begin() as tx:
+            queues.update_queue(tx, "default", application=application, session=session)
+        lake.tick(a_location())
+    configs = [one.run_config["ops"]["merge_small_files"]["config"] for one in lake.requests]
+    assert [one.get("application") for one in configs] == [properties, {}, None]
+    assert all("starts_spark" not in one for one in configs)
 
 
 def test_a_worker_whose_run_has_ended_does_not_count(lake: CompactedPlace) -> None:

@@ -103,6 +103,23 @@ def test_a_run_without_work_starts_no_spark(
     assert set(numbers_of(result).values()) == {0}
 
 
+def test_a_worker_that_is_kept_starts_spark_before_there_is_work(
+    lake: CompactedPlace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that its first task does not wait for it."""
+    started: list[LakeSparkResource] = []
+    begin = LakeSparkResource._init_session
+
+    def counted(resource: LakeSparkResource) -> None:
+        started.append(resource)
+        begin(resource)
+
+    monkeypatch.setattr(LakeSparkResource, "_init_session", counted)
+    assert work(lake, a_location(), starts_spark=True).success
+    assert started
+    assert spark.range(1).count() == 1
+
+
 def test_a_run_of_another_queue_leaves_the_tasks_alone(lake: CompactedPlace) -> None:
     """And a run of none says which there are."""
     with lake.place.database.begin() as tx:

@@ -24,6 +24,7 @@ from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import format_duration
+from arctic_orchestration.settings import Settings
 from arctic_orchestration.state import audit
 
 app = typer.Typer(help="Manage queues of merge tasks.", no_args_is_help=True)
@@ -35,6 +36,13 @@ _SHARE = "Workers that serve several queues divide themselves by it."
 _TIMEOUT = "How long an attempt at a task may take: 2h. Then it counts as lost."
 _HOURS = "When workers claim: '22:00-06:00 Europe/Berlin mon,tue', or always."
 _BUDGET = "How many of its tasks are merged at once at most, on average; 0: any number."
+_MIN_WORKERS = "How many worker runs are kept for it, also without tasks."
+_SPARK = (
+    "session: workers share the code location's Spark. application: each starts its own, with "
+    "--spark-property."
+)
+_PROPERTY = "A Spark property of the applications: spark.master=yarn; repeatable."
+_MODES = ("session", "application")
 _MAX_WORKERS = "How many worker runs are requested for it at once; 0: people start its workers."
 
 
@@ -77,6 +85,11 @@ def add(
     level: Annotated[int, typer.Option(help=_LEVEL)] = 0,
     share: Annotated[int, typer.Option(help=_SHARE)] = 1,
     max_workers: Annotated[int, typer.Option("--max-workers", help=_MAX_WORKERS)] = 1,
+    min_workers: Annotated[int, typer.Option("--min-workers", help=_MIN_WORKERS)] = 0,
+    spark: Annotated[str | None, typer.Option(metavar="MODE", help=_SPARK)] = None,
+    spark_property: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help=_PROPERTY)
+    ] = None,
     execution_timeout: Annotated[str, typer.Option(help=_TIMEOUT)] = "2h",
     hours: Annotated[str, typer.Option(help=_HOURS)] = ALWAYS,
     budget: Annotated[float, typer.Option(help=_BUDGET)] = 0,
@@ -92,6 +105,8 @@ def add(
         level=level,
         share=share,
         max_workers=max_workers,
+        min_workers=min_workers,
+        application=_application(spark, spark_property),
         execution_timeout_seconds=_timeout(execution_timeout),
         hours=hours,
         budget=budget,
@@ -110,6 +125,11 @@ def update(
     level: Annotated[int | None, typer.Option(help=_LEVEL)] = None,
     share: Annotated[int | None, typer.Option(help=_SHARE)] = None,
     max_workers: Annotated[int | None, typer.Option("--max-workers", help=_MAX_WORKERS)] = None,
+    min_workers: Annotated[int | None, typer.Option("--min-workers", help=_MIN_WORKERS)] = None,
+    spark: Annotated[str | None, typer.Option(metavar="MODE", help=_SPARK)] = None,
+    spark_property: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help=_PROPERTY)
+    ] = None,
     execution_timeout: Annotated[str | None, typer.Option(help=_TIMEOUT)] = None,
     hours: Annotated[str | None, typer.Option(help=_HOURS)] = None,
     budget: Annotated[float | None, typer.Option(help=_BUDGET)] = None,
@@ -121,6 +141,9 @@ def update(
         "level": level,
         "share": share,
         "max_workers": max_workers,
+        "min_workers": min_workers,
+        "application": _application(spark, spark_property),
+        "session": True if spark == "session" else None,
         "execution_timeout_seconds": None
         if execution_timeout is None
         else _timeout(execution_timeout),
@@ -130,8 +153,8 @@ def update(
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if not changes:
         expected = (
-            "one of --capacity, --level, --share, --max-workers, --execution-timeout, --hours, "
-            "--budget; nothing was changed"
+            "one of --capacity, --level, --share, --max-workers, --min-workers, --spark, "
+            "--execution-timeout, --hours, --budget; nothing was changed"
         )
         raise InvalidInput("options", None, expected)
     with opened_compaction() as state, state.database.begin() as tx:
@@ -177,6 +200,27 @@ def _change(name: str, action: str, does: str, as_json: bool) -> None:
     console().print(f"compaction queue {escape(name)}{already} {does}")
 
 
+def _application(mode: str | None, properties: list[str] | None) -> dict[str, str] | None:
+    """Returns the Spark properties of the workers' applications; none: they have none."""
+    if mode not in (None, *_MODES):
+        raise InvalidInput("--spark", mode, " or ".join(_MODES))
+    if mode != "application":
+        if properties:
+            raise InvalidInput("--spark-property", properties[0], "it with --spark application")
+        return None
+    chosen = {}
+    for text in properties or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise InvalidInput("--spark-property", text, "spark.NAME=VALUE")
+        chosen[name] = value
+    # Only here: it imports PySpark.
+    from arctic_orchestration.lake.session import spark_properties
+
+    spark_properties(Settings.from_environment(), chosen)
+    return chosen
+
+
 def _timeout(text: str) -> int:
     duration = positive_duration("--execution-timeout", text)
     if duration < timedelta(seconds=1):
@@ -203,9 +247,15 @@ def _print_done(queue: CompactionQueue, done: str, as_json: bool) -> None:
     console().print(
         f"compaction queue {escape(queue.name)} {done}: capacity {queue.capacity}, "
         f"level {queue.level}, share {queue.share}, "
-        f"at most {counted(queue.max_workers, 'worker')} requested, execution timeout "
+        f"{_workers(queue)} requested, execution timeout "
         f"{format_duration(timedelta(seconds=queue.execution_timeout_seconds))}{_limits(queue)}"
     )
+
+
+def _workers(queue: CompactionQueue) -> str:
+    least = f"at least {queue.min_workers} and " if queue.min_workers else ""
+    text = f"{least}at most {counted(queue.max_workers, 'worker')}"
+    return text if queue.application is None else f"{text} with applications of their own"
 
 
 def _limits(queue: CompactionQueue) -> str:

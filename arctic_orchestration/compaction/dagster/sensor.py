@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 LEVEL_TAG = "arctic/level"
 #: how long a tick waits for its round
 _WAIT_SECONDS = 5.0
+#: how long a worker of a queue with a floor waits for tasks
+_KEPT = timedelta(hours=1)
 
 _log = logging.getLogger("arctic.compaction.sensor")
 
@@ -235,11 +237,17 @@ class CompactionSensor(NamedTargetsSensor):
 
     def _request(self, wanted: Wanted, now: datetime) -> dg.RunRequest:
         queue = wanted.queue
-        config = {
+        config: dict[str, object] = {
             "queue": queue.name,
             "parallelism": self._parallelism,
             "until_idle": self._until_idle.total_seconds(),
         }
+        if queue.min_workers:
+            # One that is kept is replaced from time to time: the next one has the present code.
+            kept = max(self._until_idle, _KEPT).total_seconds()
+            config |= {"until_idle": kept, "starts_spark": True}
+        if queue.application is not None:
+            config["application"] = dict(queue.application)
         # Without a level of its own, a run has the level of its queue in dagster.yaml.
         level = {LEVEL_TAG: str(queue.level)} if queue.level else {}
         return dg.RunRequest(

@@ -44,6 +44,13 @@ class Work:
     claimable: int = 0
     #: tasks that workers have claimed
     claimed: int = 0
+    #: whether its tasks may be claimed now: it is not paused, and within its hours and budget
+    is_open: bool = True
+
+    @property
+    def floor(self) -> int:
+        """The number of workers that it needs without tasks."""
+        return self.queue.min_workers if self.is_open else 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,16 +74,16 @@ def work_of(tx: sa.Connection) -> Mapping[str, Work]:
         counts.append(Counter({row.queue: row[1] for row in tx.execute(query)}))
     claimable, claimed = counts
     held = held_queues(tx, now)
-    return {
-        queue.name: Work(
+    found = {}
+    for queue in queues.queues(tx):
+        is_open = queue.state is not QueueState.PAUSED and queue.name not in held
+        found[queue.name] = Work(
             queue=queue,
-            claimable=0
-            if queue.state is QueueState.PAUSED or queue.name in held
-            else claimable[queue.name],
+            claimable=claimable[queue.name] if is_open else 0,
             claimed=claimed[queue.name],
+            is_open=is_open,
         )
-        for queue in queues.queues(tx)
-    }
+    return found
 
 
 def wanted_runs(
@@ -86,19 +93,20 @@ def wanted_runs(
     parallelism: int,
     now: datetime,
 ) -> list[Wanted]:
-    """Returns the queues with claimable tasks, and how many more runs each should have.
+    """Returns the queues with claimable tasks or a floor, and how many more runs each should have.
 
-    A queue needs as many workers as its tasks, at most ``max_workers``; workers that people have
-    started count, and runs from their request on. After failed runs it pauses.
+    A queue needs as many workers as its tasks, at least ``min_workers`` and at most
+    ``max_workers``; workers that people have started count, and runs from their request on. After
+    failed runs it pauses.
 
     Cost: a few statements in the state database; in Dagster's storage none when nothing is
-    claimable, else two and one for each queue with work.
+    claimable and no queue has a floor, else two and one for each queue with work.
 
     Errors:
         DatabaseUnavailable: the state database did not answer.
     """
     with database.read() as tx:
-        work = [one for one in work_of(tx).values() if one.claimable]
+        work = [one for one in work_of(tx).values() if one.claimable or one.floor]
         living = {one.queue.name: workers.live_workers(tx, one.queue.name) for one in work}
     if not work:
         return []
@@ -140,10 +148,12 @@ def _ended(
 
 def _wanted(work: Work, runs: int, others: int, parallelism: int) -> Wanted:
     tasks = work.claimable + work.claimed
-    needed = -(-tasks // parallelism)
+    needed = max(-(-tasks // parallelism), work.floor)
     missing = min(needed, work.queue.max_workers) - runs - others
     if missing > 0:
         return Wanted(queue=work.queue, runs=missing)
+    if not work.claimable:
+        return Wanted(queue=work.queue, runs=0)
     reason = f"queue {work.queue.name} has {work.claimable} tasks to claim"
     if work.queue.max_workers == 0:
         return Wanted(queue=work.queue, runs=0, reason=f"{reason}, and max_workers 0")

@@ -1,7 +1,8 @@
 """The job ``compaction_worker``: a run of it works on the merge tasks of one queue.
 
-Spark starts with the first task. The run ends after its queue was idle for a while. A terminated
-run releases its tasks, and other workers can claim them at once.
+Spark starts with the first task, or at once where the queue keeps workers without tasks. The run
+ends after its queue was idle for a while. A terminated run releases its tasks, and other workers
+can claim them at once.
 """
 
 import time
@@ -29,6 +30,14 @@ class CompactionWorkerConfig(dg.Config):
     until_idle: float = Field(
         default=60, ge=0, description="It ends when it found nothing to do for so many seconds."
     )
+    starts_spark: bool = Field(
+        default=False, description="Whether it starts Spark before there is a task."
+    )
+    application: dict[str, str] | None = Field(
+        default=None,
+        description="It starts a Spark application of its own, with these properties; none: it "
+        "uses the session of the resource.",
+    )
 
 
 def worker_job(settings: Settings | None, spark: LakeSparkResource) -> dg.JobDefinition:
@@ -54,7 +63,7 @@ def worker_job(settings: Settings | None, spark: LakeSparkResource) -> dg.JobDef
             with database.read() as tx:
                 queue_by_name(tx, config.queue)
             tally = Tally(context.log)
-            if work_came(database, config.queue, config.until_idle):
+            if config.starts_spark or work_came(database, config.queue, config.until_idle):
                 tally.done = merge_tasks(context, config, spark, chosen, database, tally)
             context.add_output_metadata(tally.metadata)
         finally:

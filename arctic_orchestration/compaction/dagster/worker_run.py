@@ -6,7 +6,9 @@ than everything else, and every process that loads the code location defines the
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,11 +21,14 @@ from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import What, WorkDone, Worker, WorkerEvent
 from arctic_orchestration.lake.merging.merge import merge
 from arctic_orchestration.lake.merging.sessions import cancel_merges
+from arctic_orchestration.lake.spark_resource import pyspark_resource
 from arctic_orchestration.lake.tables import open_catalog
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from arctic_orchestration.compaction.dagster.worker_job import CompactionWorkerConfig
 
 _POLL_SECONDS = 1.0
@@ -78,13 +83,43 @@ def merge_tasks(
     database: Database,
     tally: "Tally",
 ) -> WorkDone:
-    """Merges tasks of a queue in this run's Spark session, until the queue is idle.
+    """Merges tasks of a queue in a Spark session, until the queue is idle.
 
     Errors:
         DatabaseUnavailable: the state database did not answer at the start.
+        ConfigurationError: a property of the application contradicts one that the lake needs.
     """
+    with _session(spark, settings, config.application) as session:
+        return _merge_tasks(context, config, session, settings, database, tally)
+
+
+@contextmanager
+def _session(
+    spark: LazyPySparkResource, settings: Settings, application: Mapping[str, str] | None
+) -> "Iterator[SparkSession]":
+    """Yields the session of the resource, or that of an application that ends with the run."""
     # In this thread: an existing session is only visible from here.
-    session = spark.spark_session
+    if application is None:
+        yield spark.spark_session
+        return
+    master = application.get("spark.master", settings.spark_master)
+    own = pyspark_resource(
+        replace(settings, spark_master=master, spark_remote=None), application, own=True
+    )
+    try:
+        yield own.spark_session
+    finally:
+        own.stop()
+
+
+def _merge_tasks(
+    context: dg.OpExecutionContext,
+    config: "CompactionWorkerConfig",
+    session: "SparkSession",
+    settings: Settings,
+    database: Database,
+    tally: "Tally",
+) -> WorkDone:
     events: queue.Queue[WorkerEvent] = queue.Queue()
     worker = Worker(
         DatabaseSource(database, open_catalog(settings)),

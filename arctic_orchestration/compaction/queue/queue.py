@@ -37,6 +37,11 @@ class CompactionQueue:
     share: int = 1
     #: the maximum number of workers that are started for it; workers started by people do not count
     max_workers: int = 1
+    #: the number of workers that are kept, also without tasks
+    min_workers: int = 0
+    #: the Spark properties of an application that each worker starts for itself; none: workers use
+    #: the session of their code location
+    application: Mapping[str, str] | None = None
     #: the time limit of an attempt; then it counts as lost, even if its worker is alive
     execution_timeout_seconds: int = EXECUTION_TIMEOUT_SECONDS
     #: when workers claim its tasks: ``22:00-06:00 Europe/Berlin mon,tue``, or ``always``

@@ -6,6 +6,7 @@ A table belongs to the queue that a person mapped it to, else to the queue in it
 ``default``.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -44,6 +45,7 @@ HIGHEST_LEVEL = 1000
 _LARGEST = 1_000_000_000
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_SPARK = re.compile(r"spark\.[^\s=]+")
 _NAME_EXPECTED = "a name of 1 to 40 of A-Z a-z 0-9 _ -, beginning with a letter or digit"
 
 
@@ -71,11 +73,18 @@ def update_queue(
     level: int | None = None,
     share: int | None = None,
     max_workers: int | None = None,
+    min_workers: int | None = None,
     execution_timeout_seconds: int | None = None,
     hours: str | None = None,
     budget: float | None = None,
+    application: Mapping[str, str] | None = None,
+    session: bool = False,
 ) -> CompactionQueue:
     """Changes the given settings. A capacity below the present number of tasks removes none.
+
+    Args:
+        application: workers start applications with these Spark properties.
+        session: workers use the session of their code location again.
 
     Errors:
         NotFound: no such queue; lists the existing ones.
@@ -86,11 +95,15 @@ def update_queue(
         "level": level,
         "share": share,
         "max_workers": max_workers,
+        "min_workers": min_workers,
         "execution_timeout_seconds": execution_timeout_seconds,
         "hours": hours,
         "budget": budget,
+        "application": application,
     }
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if session:
+        changes["application"] = None
     queue = replace(lock_queue(tx, name), **changes)
     _check(queue)
     tx.execute(
@@ -359,11 +372,16 @@ def _one(tx: sa.Connection, name: str, query: sa.Select[Any]) -> CompactionQueue
 
 def _from_row(row: Mapping[Any, Any]) -> CompactionQueue:
     values = {field.name: row[field.name] for field in fields(CompactionQueue)}
+    application = row["application"]
+    values["application"] = None if application is None else json.loads(application)
     return CompactionQueue(**{**values, "state": QueueState(row["state"])})
 
 
 def _values(queue: CompactionQueue) -> dict[str, Any]:
-    return {field.name: getattr(queue, field.name) for field in fields(queue)}
+    values = {field.name: getattr(queue, field.name) for field in fields(queue)}
+    if queue.application is not None:
+        values["application"] = json.dumps(queue.application, sort_keys=True)
+    return values
 
 
 def _check(queue: CompactionQueue) -> None:
@@ -372,12 +390,20 @@ def _check(queue: CompactionQueue) -> None:
         "level": (-HIGHEST_LEVEL, HIGHEST_LEVEL),
         "share": (1, _LARGEST),
         "max_workers": (0, _LARGEST),
+        "min_workers": (0, _LARGEST),
         "execution_timeout_seconds": (1, _LARGEST),
     }
     for name, (least, most) in ranges.items():
         value = getattr(queue, name)
         if type(value) is not int or not least <= value <= most:
             raise InvalidInput(name, value, f"a whole number, {least} to {most}")
+    if queue.min_workers > queue.max_workers:
+        raise InvalidInput(
+            "min_workers", queue.min_workers, f"at most max_workers, {queue.max_workers}"
+        )
+    for name, value in (queue.application or {}).items():
+        if not _SPARK.fullmatch(name):
+            raise InvalidInput("application", f"{name}={value}", "properties spark.NAME=VALUE")
     budget = queue.budget
     if type(budget) not in (int, float) or not (budget == 0 or 0.001 <= budget <= _LARGEST):
         raise InvalidInput("budget", budget, f"a number, 0.001 to {_LARGEST}, or 0: no limit")

@@ -33,6 +33,10 @@ class QueueDefinitionDocument(Document):
     level: int
     share: int
     max_workers: int
+    #: the number that is kept, also without tasks
+    min_workers: int
+    #: Spark properties of an application for each worker; null: the session of the code location
+    application: dict[str, str] | None
     execution_timeout_seconds: int
     #: when workers claim: ``22:00-06:00 Europe/Berlin mon,tue``, or ``always``
     hours: str
