@@ -1,7 +1,8 @@
 """The demo ends with the tables it should, also when it was killed and started again.
 
-``ARCTIC_PROOF=full`` kills the demo of seven days ten times, and compares it with both others; by
-default it is that of one day, killed once, and compared with that of Dagster's launcher.
+``ARCTIC_PROOF=full`` kills the demo of seven days ten times, and compares it with the others, of
+which one has its tables in an object store, with Iceberg's REST catalog. By default it is that of
+one day, killed once, and compared with that of Dagster's launcher.
 """
 
 import os
@@ -9,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,14 @@ from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.schedules.views.overview import ScheduleView, overview
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.served_catalog import served_catalog
 
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
 DAYS = 7 if FULL else 1
 KILLS = 10 if FULL else 1
-COMPARED = tuple(LAUNCHERS) if FULL else ("warm", "dagster")
+#: warm runs with Iceberg's REST catalog and an object store; ``test_stores.py`` in a small size
+SERVED = "rest-s3"
+COMPARED = (*LAUNCHERS, SERVED) if FULL else ("warm", "dagster")
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 
@@ -108,6 +113,18 @@ def _kill_and_start_again(home: Path, launcher: str) -> "subprocess.Popen[bytes]
     return _start(home, launcher)
 
 
+@contextmanager
+def _catalog(compared: str, tmp_path: Path) -> Iterator[None]:
+    """The lake's catalog, for this process and those that it starts."""
+    if compared != SERVED:
+        yield
+        return
+    with served_catalog(tmp_path) as environment, pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        yield
+
+
 def _rows(home: Path) -> dict[str, list[dict[str, Any]]]:
     """The rows of each table of the lake, sorted."""
     catalog = open_catalog(_settings(home))
@@ -122,16 +139,17 @@ def test_the_tables_are_the_same_however_runs_begin(tmp_path: Path) -> None:
     """On warm JVMs and killed again and again, in run hosts alone, with Dagster's launcher."""
     totals = totals_of(first_days(DAYS))
     rows = {}
-    for launcher in COMPARED:
-        home = tmp_path / launcher
-        start = _kill_and_start_again if launcher == "warm" else _start
-        try:
-            demo = start(home, launcher)
-            assert demo.wait(900 if FULL else 400) == 0, _output(home).read_text()[-4000:]
-        finally:
-            DemoInstance(home.resolve()).end_leftovers()
-        assert compare(open_catalog(_settings(home)), totals) == []
-        rows[launcher] = _rows(home)
+    for compared in COMPARED:
+        home = tmp_path / compared
+        start = _kill_and_start_again if compared == "warm" else _start
+        with _catalog(compared, tmp_path):
+            try:
+                demo = start(home, compared if compared in LAUNCHERS else "warm")
+                assert demo.wait(900 if FULL else 400) == 0, _output(home).read_text()[-4000:]
+            finally:
+                DemoInstance(home.resolve()).end_leftovers()
+            assert compare(open_catalog(_settings(home)), totals) == []
+            rows[compared] = _rows(home)
     first = rows.pop("dagster")
     assert all(first.values())
     assert all(other == first for other in rows.values())

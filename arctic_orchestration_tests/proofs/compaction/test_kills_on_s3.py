@@ -19,14 +19,7 @@ from arctic_orchestration.lake import open_catalog
 from arctic_orchestration_tests.conftest import BACKENDS
 from arctic_orchestration_tests.iceberg_rest import ABSENT, iceberg_rest, is_absent
 from arctic_orchestration_tests.lake.conftest import settings_for
-from arctic_orchestration_tests.object_store import (
-    BUCKET,
-    REGION,
-    Fault,
-    ObjectStore,
-    Request,
-    object_store,
-)
+from arctic_orchestration_tests.object_store import Fault, ObjectStore, Request, object_store
 from arctic_orchestration_tests.proofs.compaction.crew import COMMITTER, WORKER
 from arctic_orchestration_tests.proofs.compaction.killed import ROLES, STEPS, Killed
 from arctic_orchestration_tests.proofs.compaction.sizes import FULL
@@ -35,6 +28,7 @@ from arctic_orchestration_tests.proofs.compaction.what_is_wrong import (
     what_is_wrong,
 )
 from arctic_orchestration_tests.rest_catalog import TOKEN, CommitFault, RestServer, rest_catalog
+from arctic_orchestration_tests.served_catalog import behind
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(7200)]
 
@@ -90,15 +84,8 @@ def place(tmp_path: Path) -> Iterator[Place]:
         pytest.skip(ABSENT)
     with object_store() as store, iceberg_rest() as jvm:
         store.keys.add(_CREW)
-        behind = store.properties | {
-            "uri": f"jdbc:sqlite:{tmp_path}/iceberg.db",
-            "warehouse": f"s3://{BUCKET}/warehouse",
-            "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-            "s3.path-style-access": "true",
-            "client.region": REGION,
-        }
         with (
-            jvm.server(behind) as address,
+            jvm.server(behind(store, tmp_path)) as address,
             rest_catalog(address) as faulty,
             rest_catalog(address) as sound,
         ):
