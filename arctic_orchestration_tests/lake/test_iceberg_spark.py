@@ -206,8 +206,9 @@ def test_a_delete_of_iceberg_before_the_commit_is_kept(scenario: Seen, version: 
 def test_merged_manifests_are_read_and_written_on_by_iceberg(scenario: Seen) -> None:
     """Row by row with the lineage; deletes hold, and Iceberg's own merge of manifests works."""
     before, after = scenario["before"], scenario["after"]
-    assert [row[2] for row in after["rows"]] == [row[2] for row in before["rows"]]
-    assert after == before
+    assert (after["rows"], after["files"]) == (before["rows"], before["files"])
+    # The list reserves ids for the ten rows of the merged manifest, as Java's does.
+    assert after["next_row_id"] == before["next_row_id"] + 10
     assert sorted(row[2] for row in after["rows"]) == [0, 1, 2, 4, 5, 7, 8, 9]
     assert sum(count for _, count in scenario["counts"][0]) == scenario["merged"][0] > 6
     assert scenario["counts"][1] == [[_DATA, 1], [_DELETES, 1]]
