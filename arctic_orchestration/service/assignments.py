@@ -40,6 +40,7 @@ def assignment_of(service: Service, claim: Claim, ends_at: float) -> documents.A
     # The service starts without them, and without the lake.
     from arctic_orchestration.compaction.work.attempt_runner import Blame, blame_of, text_of
     from arctic_orchestration.compaction.work.database_source import DatabaseSource
+    from arctic_orchestration.lake.clustering import is_sorted
 
     task = claim.task
     try:
@@ -66,7 +67,7 @@ def assignment_of(service: Service, claim: Claim, ends_at: float) -> documents.A
             format_version=table.format_version,
             metadata_location=table.metadata_location,
             columns=table.schema().model_dump(mode="json", by_alias=True),
-            is_sorted=not table.sort_order().is_unsorted,
+            is_sorted=is_sorted(table),
             io=_of_files(table.io.properties),
         ),
         directory=place.directory,

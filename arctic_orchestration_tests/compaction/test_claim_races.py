@@ -39,7 +39,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 def claim_all(url: str, number: int, barrier: Any, answers: Any) -> None:
     """Claims and merges until nothing is left; all have a task before any has its second."""
-    database, taken = Database(url), []
+    database, taken = Database(url), list[tuple[str, int]]()
     while True:
         if len(taken) < 2:
             barrier.wait(60)

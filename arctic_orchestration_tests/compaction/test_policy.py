@@ -220,5 +220,5 @@ def test_the_documentation_has_the_defaults() -> None:
     """Where the default is a value that could be written."""
     text = (Path(__file__).parents[2] / "docs" / "compaction.md").read_text()
     rows = re.findall(r"^\| `(arctic\.compaction\.[a-z.-]+)` \| `([^`]+)` \|", text, re.MULTILINE)
-    assert len(rows) == 17
+    assert len(rows) == 18
     assert Policy.of(dict(rows), "t") == Policy()

@@ -92,7 +92,7 @@ def ordered(table: Table, tmp_path: Path) -> FileGroup:
         (widened, "has not the table's schema: column id is INT32"),
         (dropped, "has not the table's schema: .*other"),
         (added_between, "the 3 files have 2 physical schemas"),
-        (ordered, "the table has a sort order"),
+        (ordered, "merged files are sorted"),
     ],
 )
 def test_what_must_be_decoded_is_not_copied(

@@ -357,4 +357,4 @@ def test_why_spark_reads_a_group(catalog: Catalog, tmp_path: Path) -> None:
     catalog.create_namespace_if_not_exists("lake")
     order = SortOrder(SortField(1, IdentityTransform()))
     table = catalog.create_table("lake.reasons_sorted", ID, sort_order=order)
-    assert plain_files(table, group) == "the table has a sort order"
+    assert plain_files(table, group) == "merged files are sorted"

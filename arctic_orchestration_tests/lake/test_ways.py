@@ -180,7 +180,7 @@ def test_a_table_with_a_sort_order_is_decoded(catalog: Catalog, tmp_path: Path) 
     """Row groups one after another are not sorted."""
     order = SortOrder(SortField(1, IdentityTransform()))
     table = new_table(catalog, sort_order=order)
-    assert "sort order" in reason(table, two(tmp_path, rows()))
+    assert "merged files are sorted" in reason(table, two(tmp_path, rows()))
 
 
 def test_files_that_differ_from_each_other_or_from_the_table_are_decoded(

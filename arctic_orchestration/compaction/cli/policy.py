@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from arctic_orchestration.compaction.planning.policy import PREFIX, Policy
+from arctic_orchestration.lake.sort_columns import Clustering
 from arctic_orchestration.quantities import format_duration, format_size
 
 _TARGET = "write.target-file-size-bytes"
@@ -30,6 +31,14 @@ def _interval(value: timedelta | None) -> str:
 
 def _number(value: int | None) -> str:
     return "never" if value is None else str(value)
+
+
+def _sort(value: Clustering | None) -> str:
+    if value is None:
+        return "never"
+    names = [f"{one.name} desc" if one.descending else one.name for one in value.columns]
+    text = ", ".join(names)
+    return f"zorder({text})" if value.z_order else text
 
 
 def _size(value: int) -> str:
@@ -63,6 +72,7 @@ PROPERTIES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("expire-snapshots", "expire_snapshots", _interval),
     ("remove-orphans", "remove_orphans", _interval),
     ("rewrite-manifests", "rewrite_manifests", _number),
+    ("sort", "sort", _sort),
 )
 
 

@@ -37,11 +37,8 @@ _TIMEOUT = "How long an attempt at a task may take: 2h. Then it counts as lost."
 _HOURS = "When workers claim: '22:00-06:00 Europe/Berlin mon,tue', or always."
 _BUDGET = "How many of its tasks are merged at once at most, on average; 0: any number."
 _MIN_WORKERS = "How many worker runs are kept for it, also without tasks."
-_SPARK = (
-    "session: workers share the code location's Spark. application: each starts its own, with "
-    "--spark-property."
-)
-_PROPERTY = "A Spark property of the applications: spark.master=yarn; repeatable."
+_SPARK = "session (shared), or application: each worker has its own."
+_PROPERTY = "A property of the applications: spark.master=yarn."
 _MODES = ("session", "application")
 _MAX_WORKERS = "How many worker runs are requested for it at once; 0: people start its workers."
 

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.lake.sort_columns import Clustering, parse_clustering
 from arctic_orchestration.quantities import format_size, parse_duration, parse_size
 
 #: The prefix of all property names.
@@ -94,6 +95,9 @@ class Policy:
     #: the number of small manifests of one kind that are merged, once a day; none: never
     rewrite_manifests: int | None = None
 
+    #: how the rows of merged files are sorted; none: by the table's sort order
+    sort: Clustering | None = None
+
     @classmethod
     def of(cls, properties: Mapping[str, str], table: str) -> "Policy":
         """Reads the properties of the table; ignores all others.
@@ -167,6 +171,7 @@ class _Reader:
             expire_snapshots=self._own("expire-snapshots", _interval, default.expire_snapshots),
             remove_orphans=self._own("remove-orphans", _age, default.remove_orphans),
             rewrite_manifests=self._own("rewrite-manifests", _number, default.rewrite_manifests),
+            sort=self._own("sort", parse_clustering, default.sort),
         )
         self._refuse_unknown()
         if not self.problems:

@@ -22,7 +22,8 @@ from arctic_orchestration.compaction.planning.policy import DISABLED, Policy
 from arctic_orchestration.compaction.planning.table_plan import PlanState, Retried, TablePlan
 from arctic_orchestration.compaction.queue import backoff, task_store
 from arctic_orchestration.compaction.queue.task import LIVE, TaskKind, TaskState
-from arctic_orchestration.errors import UnsupportedTable
+from arctic_orchestration.errors import InvalidInput, UnsupportedTable
+from arctic_orchestration.lake.clustering import clustering_of
 from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.lake.schema import require_supported_table
 from arctic_orchestration.lake.tables import load_table
@@ -78,9 +79,10 @@ def plan_loaded(table: Table, policy: Policy, state: PlanState, now: datetime) -
     try:
         if refused is None:
             require_supported_table(table)
+            clustering_of(table)
             files = live_files(table)
             refused = refusal_of(files)
-    except UnsupportedTable as error:
+    except (UnsupportedTable, InvalidInput) as error:
         refused = str(error)
     if refused is not None:
         snapshot = table.current_snapshot()

@@ -15,18 +15,16 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-import pyspark.sql.functions as F
 from py4j.protocol import Py4JError
 from pyiceberg.table import Table
-from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
-from pyiceberg.transforms import VoidTransform
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.arrow_rows import write_arrow_rows
+from arctic_orchestration.lake.clustering import clustering_of, is_sorted
 from arctic_orchestration.lake.data_files import files_below, remove_directory, with_all_ids
 from arctic_orchestration.lake.file_access import file_access
 from arctic_orchestration.lake.file_groups import FileGroup
@@ -39,8 +37,8 @@ from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes
 from arctic_orchestration.lake.merging.plain_files import plain_files, writing_of
 from arctic_orchestration.lake.merging.row_groups import append_row_groups, read_footers
 from arctic_orchestration.lake.merging.sessions import merging_session
+from arctic_orchestration.lake.merging.sorting import sorted_rows
 from arctic_orchestration.lake.merging.strategy import Way, choose_way, why_not_appended
-from arctic_orchestration.lake.partitioning import transformed
 from arctic_orchestration.lake.row_lineage import FIRST_VERSION, with_lineage
 from arctic_orchestration.lake.schema import require_supported
 from arctic_orchestration.lake.session import require_lake_session
@@ -97,9 +95,10 @@ def merge(
     All files of the group have one partition, and so do the outputs. One Spark job writes them,
     without a shuffle; before it, a small one reads equality deletes, for each set of columns.
     :func:`~arctic_orchestration.lake.file_sizes.outputs_wanted` gives the number of outputs; as the
-    inputs are encoded otherwise, they may be smaller. They are sorted if the table has a sort
-    order. Without one, the rows of an input stay together and in order, and so do the inputs, with
-    one exception: where Spark's own rows become one file, inputs are ordered by size.
+    inputs are encoded otherwise, they may be smaller. They are sorted if the table has a sort order
+    or the property ``arctic.compaction.sort``. Otherwise, the rows of an input stay together and in
+    order, and so do the inputs, with one exception: where Spark's own rows become one file, inputs
+    are ordered by size.
 
     A failure removes its outputs, or reports that they were left.
 
@@ -207,19 +206,20 @@ def _decoded_by_spark(
     spark: SparkSession, table: Table, group: FileGroup, directory: str, target_bytes: int
 ) -> tuple[_Outputs, str | None]:
     """Returns the outputs, and why the files passed through Arrow."""
-    order = table.sort_order()
+    sorts = is_sorted(table)
     size = sum(file.size for file in group.files)
     count = outputs_wanted(size, target_bytes, files=len(group.files))
     with merging_session(spark) as session:
-        live = live_rows(spark, session, table, group, in_order=order.is_unsorted and count > 1)
-        rows = live.rows if order.is_unsorted else _sorted(live.rows, table)
+        live = live_rows(spark, session, table, group, in_order=not sorts and count > 1)
+        rows = sorted_rows(live.rows, table, live.rows_in) if sorts else live.rows
         left = live.rows_in - live.deleted_by_position
         paths = _written(spark, rows, table, directory, max(1, math.ceil(left / count)))
         deleted = live.deleted_by_position + live.deleted_by_equality()
     outputs = _finished(table, paths)
     _require_all(table, group, deleted, outputs)
-    sort_order_id = None if order.is_unsorted else order.order_id
-    return (outputs, deleted, sort_order_id), live.through_arrow
+    # That of the table is no longer kept where a property has another one.
+    by_order = sorts and clustering_of(table) is None
+    return (outputs, deleted, table.sort_order().order_id if by_order else None), live.through_arrow
 
 
 def _remove_others(table: Table, directory: str, paths: list[str]) -> None:
@@ -254,23 +254,6 @@ def _written(
     writer.parquet(access.path(directory))
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         return list(pool.map(partial(with_all_ids, table), sorted(files_below(table, directory))))
-
-
-def _sorted(rows: DataFrame, table: Table) -> DataFrame:
-    """Sorts the rows by the table's sort order; refuses one that cannot be computed."""
-    keys = [
-        _sort_key(field, transformed(field.transform, field.source_id, table.schema()))
-        for field in table.sort_order().fields
-        if not isinstance(field.transform, VoidTransform)
-    ]
-    return rows.sortWithinPartitions(*keys) if keys else rows
-
-
-def _sort_key(field: SortField, column: Column) -> Column:
-    first = field.null_order == NullOrder.NULLS_FIRST
-    if field.direction == SortDirection.ASC:
-        return F.asc_nulls_first(column) if first else F.asc_nulls_last(column)
-    return F.desc_nulls_first(column) if first else F.desc_nulls_last(column)
 
 
 def _finished(table: Table, paths: list[str]) -> tuple[OutputFile, ...]:

@@ -21,6 +21,7 @@ from arctic_orchestration.lake.arrow_files import (
     ZSTD_LEVEL,
     Writing,
 )
+from arctic_orchestration.lake.clustering import is_sorted
 from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.file_metrics import is_bounded
@@ -121,8 +122,8 @@ def _known_hindrance(table: Table, group: FileGroup) -> str | None:
     deleted = sum(1 for file in group.files if file.deletes)
     if deleted:
         return f"rows are deleted from {deleted} of {len(group.files)} files"
-    if not table.sort_order().is_unsorted:
-        return "the table has a sort order"
+    if is_sorted(table):
+        return "merged files are sorted"
     if any(file.file_format.lower() != "parquet" for file in group.files):
         return "not all files are Parquet"
     paths = {plain_path(file.path) for file in group.files}

@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from arctic_orchestration.errors import LakeError, UnsupportedFile
+from arctic_orchestration.lake.clustering import is_sorted
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging.lineage import why_lineage_is_lost, with_own_lineage
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
@@ -113,8 +114,8 @@ def _known_hindrance(spark: "SparkSession | None", table: Table, group: FileGrou
     deleted = sum(1 for file in group.files if file.deletes)
     if deleted:
         return f"rows are deleted from {deleted} of {len(group.files)} files"
-    if not table.sort_order().is_unsorted:
-        return "the table has a sort order, and copied row groups are not sorted"
+    if is_sorted(table):
+        return "merged files are sorted, and copied row groups are not"
     return None
 
 
