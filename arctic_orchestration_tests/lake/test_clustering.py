@@ -36,6 +36,10 @@ from arctic_orchestration.lake.clustering import PROPERTY, clustering_of
 from arctic_orchestration.lake.merging.merge import Merged, merge
 from arctic_orchestration.lake.merging.strategy import Way
 from arctic_orchestration.lake.sort_columns import parse_clustering
+from arctic_orchestration_tests.lake.delete_writer import (
+    add_equality_deletes,
+    add_position_deletes,
+)
 from arctic_orchestration_tests.lake.stored_tables import group_of, merged, replaced
 
 GRID = Schema(
@@ -153,6 +157,22 @@ def test_a_curve_takes_all_values_of_its_types(spark: SparkSession, catalog: Cat
         found = table.refresh().scan().to_arrow().to_pylist()
         assert sorted(map(repr, found)) == sorted(map(repr, before))
         assert len(found) == len(rows)
+
+
+def test_deleted_rows_are_counted_once(spark: SparkSession, catalog: Catalog) -> None:
+    """Although the rows of a curve are read twice: by position and by value."""
+    table = ensure_table(catalog, "lake.less", GRID, properties={PROPERTY: "zorder(a, b)"})
+    rows = [{"a": n, "b": str(n % 7), "s": None, "a.b": n % 3} for n in range(60)]
+    for some in (rows[:30], rows[30:]):
+        table.append(pa.Table.from_pylist(some, schema=table.schema().as_arrow()))
+    path = group_of(table).files[0].path
+    add_position_deletes(table, {path: [0, 5]})
+    add_equality_deletes(table, pa.table({"a.b": [1]}), ["a.b"])
+    gone = {pq.ParquetFile(path).read()["a"].to_pylist()[place] for place in (0, 5)}
+    expected = [row["a"] for row in rows if row["a.b"] != 1 and row["a"] not in gone]
+    done = merged(spark, table, group_of(table))
+    assert sorted(row["a"] for row in read(done)) == expected
+    assert done.rows_deleted == 60 - len(expected)
 
 
 def test_without_rows_there_is_nothing_to_rank(spark: SparkSession, catalog: Catalog) -> None:
