@@ -148,7 +148,7 @@ def rewrite_manifests(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Merge small manifests, so that planning a scan opens fewer files.
+    """Merge small manifests: scans open fewer files.
 
     Small is below half of the table's commit.manifest.target-size-bytes. Files and rows stay.
     """
