@@ -45,6 +45,7 @@ def assignment_of(service: Service, claim: Claim, ends_at: float) -> documents.A
     task = claim.task
     try:
         place = DatabaseSource(service.database, service.catalog).place(claim)
+        sorts = is_sorted(place.table)
     except Refused:
         raise
     except Exception as error:
@@ -67,7 +68,7 @@ def assignment_of(service: Service, claim: Claim, ends_at: float) -> documents.A
             format_version=table.format_version,
             metadata_location=table.metadata_location,
             columns=table.schema().model_dump(mode="json", by_alias=True),
-            is_sorted=is_sorted(table),
+            is_sorted=sorts,
             io=_of_files(table.io.properties),
         ),
         directory=place.directory,

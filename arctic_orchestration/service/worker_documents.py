@@ -170,7 +170,8 @@ class TableDocument(Document):
     metadata_location: str
     #: the present schema, in the JSON form of Iceberg's specification
     columns: dict[str, Any]
-    #: whether it has a sort order, which the metadata describe
+    #: whether rows are to be sorted, by the table's sort order or ``arctic.compaction.sort``, which
+    #: the metadata contain
     is_sorted: bool
     #: properties of pyiceberg's FileIO: where its files are, and how they are opened
     io: dict[str, str]

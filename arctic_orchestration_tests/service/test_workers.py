@@ -338,6 +338,24 @@ def test_a_table_that_is_gone_costs_no_attempt(
     assert client.post("/workers/w/claim", json={"key": "k"}).status_code == 409
 
 
+def test_a_table_whose_sort_column_is_gone_fails_its_task(
+    client: TestClient, database: Database, tmp_path: Path
+) -> None:
+    """It was dropped after the plan: the worker is asked to wait, and other tasks are given out."""
+    catalog = lake_in(tmp_path / "lake")
+    table = table_of(catalog)
+    offered(database, table)
+    with table.transaction() as change:
+        change.set_properties({"arctic.compaction.sort": "gone"})
+    assert claimed(client, "one") is None
+    with database.read() as tx:
+        (after,) = task_store.tasks(tx)
+    assert after.state is TaskState.FAILED
+    assert f"arctic.compaction.sort of {after.table}: got 'gone'" in after.reason
+    offered(database, table_of(catalog, "lake.sound"))
+    assert claimed(client, "two")["table"]["name"] == "lake.sound"
+
+
 def test_a_thousand_claims_wait_without_threads(database: Database) -> None:
     """One statement an interval for all of them; each task wakes one, in order of arrival."""
     with database.begin() as tx:

@@ -165,7 +165,7 @@ class CommitLoop(ABC):
         requirements = (
             *transaction._requirements,
             AssertTableUUID(uuid=self._uuid),
-            # These columns were used to check how readers see the outputs.
+            # Outputs of merges were checked by these columns.
             AssertCurrentSchemaId(**{"current-schema-id": self._table.metadata.current_schema_id}),
         )
         updates = keeping_retention(transaction._updates, self._table.metadata)
