@@ -6,9 +6,8 @@ written it.
 """
 
 import sqlite3
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import dagster as dg
@@ -21,14 +20,6 @@ from arctic_orchestration_tests.event_log.test_dagster_log import queued_run
 
 HALF = "caf\udce9"
 NOON = 1_767_268_800.0
-
-
-def nested(depth: int) -> Any:
-    """A list in a list in a list."""
-    value: Any = 1
-    for _ in range(depth):
-        value = [value]
-    return value
 
 
 def arrive(
@@ -86,17 +77,6 @@ def change(instance: dg.DagsterInstance, column: str, value: Any) -> None:
     execute(instance, "event_logs", statement, value)
 
 
-@contextmanager
-def deep_stack() -> Any:
-    """Lets Dagster serialise what is nested deeply, as a process with a larger limit does."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(30_000)
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
-
-
 def changed(column: str, value: Any) -> Callable[[dg.DagsterInstance], None]:
     """An ordinary arrival whose row has another value in one column."""
 
@@ -108,9 +88,13 @@ def changed(column: str, value: Any) -> Callable[[dg.DagsterInstance], None]:
 
 
 def deep(depth: int) -> Callable[[dg.DagsterInstance], None]:
+    """As a process with a larger limit stores it; of some Pythons, none can be set."""
+
     def store(instance: dg.DagsterInstance) -> None:
-        with deep_stack():
-            arrive(instance, metadata={"deep": dg.MetadataValue.json(nested(depth))})
+        arrive(instance, metadata={"deep": dg.MetadataValue.json("here")})
+        newest = "(select max(id) from event_logs)"
+        statement = f"update event_logs set event = replace(event, ?, ?) where id = {newest}"
+        execute(instance, "event_logs", statement, '"here"', "[" * depth + "1" + "]" * depth)
 
     return store
 
