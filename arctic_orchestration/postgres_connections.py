@@ -17,6 +17,7 @@ import sqlalchemy
 from dagster import DagsterInstance
 from sqlalchemy.pool import NullPool
 
+from arctic_orchestration.connection_pools import PatientPool
 from arctic_orchestration.dagster_internals import (
     connect_postgres,
     create_postgres_engine,
@@ -46,6 +47,11 @@ def reuse_in_instance(instance: DagsterInstance) -> None:
         replace_engine(storage, _shared(storage.postgres_url, partial(connect_postgres, storage)))
 
 
+def reused(url: str) -> sqlalchemy.Engine | None:
+    """Returns the engine that the storages at an address share; none: they do not."""
+    return _engines.get(url)
+
+
 def _create(url: str, token_provider: Any = None, **options: Any) -> sqlalchemy.Engine:
     create = partial(create_postgres_engine, url, token_provider)
     # Dagster's webserver asks for a pool of its own.
@@ -57,9 +63,12 @@ def _shared(url: str, create: Callable[..., sqlalchemy.Engine]) -> sqlalchemy.En
     """Returns the engine of an address, in place of one that opens a connection for each use."""
     with _lock:
         if url not in _engines:
-            # Threads that need a connection at once get one each, which is closed after its use.
             _engines[url] = engine = create(
-                isolation_level="AUTOCOMMIT", pool_size=1, max_overflow=-1, pool_pre_ping=True
+                isolation_level="AUTOCOMMIT",
+                poolclass=PatientPool,
+                pool_size=1,
+                max_overflow=-1,
+                pool_pre_ping=True,
             )
             sqlalchemy.event.listen(engine, "checkin", _note_use)
         return _engines[url]

@@ -12,6 +12,8 @@ import sqlalchemy
 from dagster_postgres import PostgresEventLogStorage, PostgresRunStorage
 from sqlalchemy.exc import DBAPIError
 
+from arctic_orchestration import postgres_connections
+from arctic_orchestration.connection_pools import PatientPool
 from arctic_orchestration.dagster_internals import connect_postgres, token_provider_of
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, LogWentBack
 from arctic_orchestration.event_log import watermark
@@ -19,7 +21,7 @@ from arctic_orchestration.event_log.feed import FeedMode
 from arctic_orchestration.event_log.log_rows import COLUMNS, TYPES
 from arctic_orchestration.event_log.ranges import IdRanges
 from arctic_orchestration.event_log.watermark import ReaderState, Row
-from arctic_orchestration.state.connections import shared_engine
+from arctic_orchestration.state.connections import SharedEngine, shared_engine
 
 #: In lagged mode, how long a late commit is waited for.
 LAG = timedelta(minutes=2)
@@ -82,15 +84,20 @@ _SINCE = 'select min(id) from event_logs where "timestamp"::timestamptz >= %s'
 class PostgresSql:
     """Runs statements on one Postgres database, each in a transaction of its own on the primary.
 
-    All of a process that read one database share their connections.
+    All of a process that read one database share a connection: Dagster's storages, too, where
+    these reuse theirs.
     """
 
     placeholder = "%s"
 
     def __init__(self, storage: PostgresEventLogStorage | PostgresRunStorage) -> None:
-        key = ("event log", storage.postgres_url, token_provider_of(storage))
-        self._shared = shared_engine(self, key, partial(_engine, storage))
-        self._engine = self._shared.engine
+        self._shared: SharedEngine | None = None
+        if reused := postgres_connections.reused(storage.postgres_url):
+            self._engine = reused
+        else:
+            key = ("event log", storage.postgres_url, token_provider_of(storage))
+            self._shared = shared_engine(self, key, partial(_engine, storage))
+            self._engine = self._shared.engine
 
     @contextmanager
     def session(self) -> Any:
@@ -148,7 +155,8 @@ class PostgresSql:
 
     def close(self) -> None:
         """Closes the connections, unless others share them."""
-        self._shared.remove(self)
+        if self._shared is not None:
+            self._shared.remove(self)
 
 
 def _engine(storage: PostgresEventLogStorage | PostgresRunStorage) -> sqlalchemy.Engine:
@@ -156,6 +164,7 @@ def _engine(storage: PostgresEventLogStorage | PostgresRunStorage) -> sqlalchemy
     return connect_postgres(
         storage,
         isolation_level="AUTOCOMMIT",
+        poolclass=PatientPool,
         pool_size=1,
         max_overflow=14,
         pool_pre_ping=True,

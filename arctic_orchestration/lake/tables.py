@@ -31,9 +31,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import Identifier
 from pyiceberg.utils.config import Config
-from sqlalchemy import URL, select
+from sqlalchemy import URL, create_engine, select
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
+from arctic_orchestration.connection_pools import PatientPool
 from arctic_orchestration.errors import (
     CatalogUnavailable,
     ConfigurationError,
@@ -108,12 +109,14 @@ def open_catalog(settings: Settings) -> Catalog:
 
             opened = TimedRestCatalog
         try:
-            return answered(lambda: opened(name, **properties), f"ARCTIC_CATALOG {name}")
+            catalog = answered(lambda: opened(name, **properties), f"ARCTIC_CATALOG {name}")
         except (ValueError, NotImplementedError, ImportError) as error:
             raise ConfigurationError(
                 f"ARCTIC_CATALOG: catalog {name} cannot be opened as pyiceberg is configured: "
                 f"{error}"
             ) from error
+        _limit_connections(catalog)
+        return catalog
     return _embedded_catalog(settings.catalog, settings.lake.resolve())
 
 
@@ -296,6 +299,17 @@ def _ensure_namespace(catalog: Catalog, identifier: str) -> None:
         # The SQL catalog reads first and inserts then; another process was in between.
         if not catalog.namespace_exists(namespace):
             raise
+
+
+def _limit_connections(catalog: Catalog) -> None:
+    """Lets threads wait for a SQL catalog's connection to a server, in place of one for each."""
+    if not isinstance(catalog, SqlCatalog) or catalog.engine.dialect.name == "sqlite":
+        return
+    found = catalog.engine
+    found.dispose()
+    catalog.engine = create_engine(
+        found.url, echo=found.echo, pool_pre_ping=True, poolclass=PatientPool, pool_size=1
+    )
 
 
 def _embedded_catalog(name: str, directory: Path) -> Catalog:

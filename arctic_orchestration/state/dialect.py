@@ -21,10 +21,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect as SqlDialect
 
 from arctic_orchestration import private_files
+from arctic_orchestration.connection_pools import PatientPool
 
-#: How many connections to Postgres a pool keeps, and how many more it opens under load. All parts
-#: of a process share one, in which a dozen threads may wait for locks at once.
-_KEPT, _MORE = 2, 28
+#: How many connections to Postgres a pool has, and how many more while these wait for locks: all
+#: parts of a process share one, in which a dozen threads may do so at once.
+_LIMIT, _MORE = 2, 28
 #: how long a SQLite writer waits for another one, and any caller for a connection to Postgres
 BUSY_SECONDS = 60.0
 
@@ -99,7 +100,8 @@ def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
     engine = sa.create_engine(
         url,
         pool_pre_ping=True,
-        pool_size=_KEPT,
+        poolclass=PatientPool,
+        pool_size=_LIMIT,
         max_overflow=_MORE,
         # libpq has no limit of its own: it would wait for a host that drops packets.
         connect_args=_patience(url, busy_seconds),

@@ -9,17 +9,21 @@ and no run host keeps runs warm.
 
 import os
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import psycopg2
 import pytest
 
 from arctic_orchestration.compaction.commit.records import records
 from arctic_orchestration.compaction.work.workers import live_workers
+from arctic_orchestration.connection_pools import PatientPool
 from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.views.overview import overview
@@ -45,6 +49,8 @@ pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
 
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
 SECONDS = 300
+#: how many ask the service at once, and how often
+CLIENTS, READS = 40, 400
 SPARK_WORKERS = 2 if FULL else 1
 _HERE = "arctic_orchestration_tests.deployment"
 _MODULES = {
@@ -52,7 +58,7 @@ _MODULES = {
     "arctic_orchestration.flights.reports": f"{_HERE}.totals",
 }
 _LOCATIONS = ("flights", "reports")
-#: what an idle process keeps at most, in all and by use
+#: what a process has at most, and what an idle one keeps at most by use
 CONNECTIONS = 4
 KEPT = {STATE: 2, CATALOG: 1}
 #: the services that always have a connection to the state database
@@ -64,6 +70,8 @@ _RUNS = "{ runsOrError { ... on Runs { results { status tags { key value } } } }
 def made(
     tmp_path: Path, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Topology]:
+    # On a slow machine, threads wait longer for a connection; forked processes know it.
+    monkeypatch.setattr(PatientPool, "PATIENCE_SECONDS", float(SECONDS))
     with topology(
         tmp_path / "home",
         postgres_server,
@@ -84,7 +92,11 @@ def made(
 def test_all_parts_do_their_work_behind_a_pooler(made: Topology) -> None:
     """An arrival makes one run in each location, and a worker merges what the first one wrote."""
     settings = Settings.from_environment()
-    with closing(Database(settings.database_url)) as database, _service(made, database) as service:
+    with (
+        closing(Database(settings.database_url)) as database,
+        _service(made, database) as service,
+        _peaks(made) as peaks,
+    ):
 
         def all_ready() -> bool:
             with database.read() as tx:
@@ -110,10 +122,15 @@ def test_all_parts_do_their_work_behind_a_pooler(made: Topology) -> None:
             (record,) = records(tx, table=TABLE)
         listed = _answer(service, "GET", "/schedules")["schedules"]
         assert {schedule["name"] for schedule in listed} == {"orders", "totals"}
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            reads = [clients.submit(_answer, service, "GET", "/jobs") for _ in range(READS)]
+            assert all(read.result() is not None for read in reads)
         with closing(made.console()) as console:
             what = "each process keeps few connections"
             wait(made, lambda: _are_few(made.connections(console)), SECONDS, what)
 
+    assert {process: count for process, count in peaks.items() if count > CONNECTIONS} == {}
+    assert {service for service, _ in peaks} >= _USERS
     # Four files of ten rows, by an executor of the cluster.
     assert (record.files_in, record.files_out, record.rows) == (FILES, 1, 40)
     assert record.ways == {"decode": 1}
@@ -126,6 +143,34 @@ def test_all_parts_do_their_work_behind_a_pooler(made: Topology) -> None:
     assert len(_spark(made)["activeapps"]) >= 2
     # Each run once.
     assert sorted(_runs(made)) == [("orders", "SUCCESS"), ("totals", "SUCCESS")]
+
+
+@contextmanager
+def _peaks(made: Topology) -> Iterator[Counter[tuple[str, int]]]:
+    """The most connections of each service and process that were seen at once, until it ends."""
+    peaks: Counter[tuple[str, int]] = Counter()
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.is_set():
+            try:
+                with closing(made.console()) as console:
+                    while not ended.wait(0.02):
+                        seen: Counter[tuple[str, int]] = Counter()
+                        for user, count in made.connections(console).items():
+                            seen[user.service, user.pid] += count
+                        for process, count in seen.items():
+                            peaks[process] = max(peaks[process], count)
+            except psycopg2.OperationalError:
+                ended.wait(0.5)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield peaks
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def _are_few(connections: Connections) -> bool:

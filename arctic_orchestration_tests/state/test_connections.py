@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration import postgres_connections
+from arctic_orchestration.dagster_internals import postgres_storages_of
 from arctic_orchestration.event_log.postgres_log import PostgresSql
 from arctic_orchestration.state import address, connections, database, dialect
 from arctic_orchestration.state.connections import SharedEngine
@@ -158,9 +160,13 @@ def test_sqlite_is_not_shared(tmp_path: Path) -> None:
             assert (old.is_in_place(), new.is_in_place()) == (False, True)
 
 
-def test_readers_of_dagsters_log_share_connections(dagster_instance: Any) -> None:
+def test_readers_of_dagsters_log_share_connections(
+    dagster_instance: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those of its runs and of its events, of all sensors; the last one closes them."""
     instance = dagster_instance("postgres")
+    # As in a code server, where Dagster's storages have engines of their own.
+    monkeypatch.setattr(postgres_connections, "_engines", {})
     storages = [instance.event_log_storage, instance.run_storage, instance.event_log_storage]
     readers = [PostgresSql(storage) for storage in storages]
     backends = set()
@@ -176,6 +182,18 @@ def test_readers_of_dagsters_log_share_connections(dagster_instance: Any) -> Non
     with readers[2].session() as run:
         assert run("select pg_backend_pid()")[0][0] not in backends
     readers[2].close()
+
+
+def test_readers_share_the_connection_that_dagsters_storages_reuse(dagster_instance: Any) -> None:
+    """As in the daemon: another for the readers would be one more."""
+    instance = dagster_instance("postgres")
+    postgres_connections.reuse_in_instance(instance)
+    backends = set()
+    for storage in postgres_storages_of(instance):
+        with closing(PostgresSql(storage)) as reader, reader.session() as run:
+            backends.add(run("select pg_backend_pid()")[0][0])
+        backends.add(_backend(storage._engine))
+    assert len(backends) == 1
 
 
 def _backend(engine: sa.Engine) -> int:

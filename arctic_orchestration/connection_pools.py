@@ -1,0 +1,66 @@
+"""Limits the connections to Postgres that a process has under load, without a way to stop it."""
+
+import threading
+from collections import Counter
+from typing import Any
+
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
+
+_HOLDER = "arctic_holder"
+
+
+class PatientPool(QueuePool):
+    """Keeps ``pool_size`` connections, and opens another only for who waited for one in vain.
+
+    A thread that finds all of them in use waits up to :attr:`PATIENCE_SECONDS` for one to be
+    returned. If none is, those who have them wait themselves, as for a lock that another process
+    holds, and must not stop others: then ``max_overflow`` applies, as in a ``QueuePool``. A thread
+    that has a connection does not wait for a second one, since it might wait for itself.
+    """
+
+    PATIENCE_SECONDS = 2.0
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        #: how many connections each thread has; those that are in use
+        self._held: Counter[int] = Counter()
+        self._returned = threading.Condition()
+
+    def connect(self) -> PoolProxiedConnection:
+        """Returns a connection; may wait, see the class.
+
+        Errors:
+            TimeoutError: of SQLAlchemy; even those of ``max_overflow`` are in use.
+        """
+        thread = threading.get_ident()
+        with self._returned:
+            if thread not in self._held:
+                self._returned.wait_for(self._has_free, self.PATIENCE_SECONDS)
+            self._held[thread] += 1
+        try:
+            connection = super().connect()
+        except BaseException:
+            self._release(thread)
+            raise
+        # Not in `info`, which is cleared when a connection is replaced.
+        assert connection.record_info is not None
+        connection.record_info[_HOLDER] = thread
+        return connection
+
+    def _has_free(self) -> bool:
+        return self._held.total() < self.size()
+
+    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        # Another thread may have the connection as soon as it is back.
+        thread = (record.record_info or {}).pop(_HOLDER, None)
+        super()._do_return_conn(record)
+        # None: it could not be connected, and `connect` counts that.
+        if thread is not None:
+            self._release(thread)
+
+    def _release(self, thread: int) -> None:
+        with self._returned:
+            self._held[thread] -= 1
+            if not self._held[thread]:
+                del self._held[thread]
+            self._returned.notify()

@@ -1,0 +1,165 @@
+"""Threads wait for a connection in use; who waits in vain gets one of its own."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.connection_pools import PatientPool
+from arctic_orchestration.state import dialect
+from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.run_launcher.hosted_place import until
+
+THREADS = 20
+#: A test that hangs shows that a thread waits for ever; none of these waits to the end.
+LONG = 600.0
+
+
+@pytest.fixture
+def engine(postgres_server: PostgresServer, postgres_database: str) -> Iterator[sa.Engine]:
+    engine = dialect.make_engine(sa.make_url(postgres_server.url(postgres_database)))
+    yield engine
+    engine.dispose()
+
+
+class Peak:
+    """Counts the connections that are open at once."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.pool = engine.pool
+        self.count = self.open = 0
+        self._lock = threading.Lock()
+        sa.event.listen(engine, "connect", self._add)
+        sa.event.listen(engine, "close", self._remove)
+
+    def _add(self, *_: object) -> None:
+        with self._lock:
+            self.open += 1
+            self.count = max(self.count, self.open)
+
+    def _remove(self, *_: object) -> None:
+        with self._lock:
+            self.open -= 1
+
+
+def be_patient(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    assert isinstance(engine.pool, PatientPool)
+    monkeypatch.setattr(PatientPool, "PATIENCE_SECONDS", seconds)
+
+
+def flood(engine: sa.Engine) -> int:
+    """The peak of connections while many threads run statements that take a moment."""
+    peak = Peak(engine)
+    begin = threading.Barrier(THREADS)
+
+    def work(_: int) -> None:
+        begin.wait()
+        for _ in range(5):
+            with engine.begin() as tx:
+                tx.execute(sa.text("select pg_sleep(0.002)"))
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(work, range(THREADS)))
+    return peak.count
+
+
+def test_threads_share_two_connections(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    be_patient(engine, monkeypatch, LONG)
+    assert flood(engine) == 2
+    assert engine.pool.checkedin() == 2  # type: ignore[attr-defined]
+
+
+def test_without_patience_each_has_its_own(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: a pool that opens more at once."""
+    be_patient(engine, monkeypatch, 0)
+    assert flood(engine) > 2
+
+
+def test_threads_that_wait_for_a_lock_do_not_stop_others(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a feature whose rows somebody has locked, beside others of its process."""
+    be_patient(engine, monkeypatch, 0.2)
+    with engine.connect() as watch, engine.begin() as holder:
+        holder.execute(sa.text("select pg_advisory_xact_lock(7)"))
+
+        def wait_for_the_lock() -> None:
+            with engine.begin() as tx:
+                tx.execute(sa.text("select pg_advisory_xact_lock(7)"))
+
+        waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+        threads = [threading.Thread(target=wait_for_the_lock) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        until(lambda: watch.execute(sa.text(waiting)).scalar() == 3, "all wait for the lock")
+        assert in_thread(lambda: one(engine)) == 1
+    for thread in threads:
+        thread.join()
+    # What was opened beyond the two is closed.
+    assert in_thread(lambda: one(engine)) == 1
+    assert engine.pool.checkedin() == 2  # type: ignore[attr-defined]
+
+
+def test_a_thread_does_not_wait_for_itself(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_patient(engine, monkeypatch, LONG)
+    with engine.connect(), engine.connect(), engine.connect() as third:
+        assert third.execute(sa.text("select 1")).scalar() == 1
+
+
+def test_a_returned_connection_goes_to_who_waits(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it is returned: closed, broken, or kept by who took it out of the pool."""
+    be_patient(engine, monkeypatch, LONG)
+    for give_back in (
+        sa.Connection.close, sa.Connection.invalidate, sa.Connection.detach,
+    ):  # fmt: skip
+        first, second = engine.connect(), engine.connect()
+        with ThreadPoolExecutor(1) as pool:
+            waiter = pool.submit(one, engine)
+            give_back(first)
+            second.close()
+            assert waiter.result() == 1
+        first.close()
+
+
+def test_a_server_that_is_away_takes_no_place(
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many failures as there are places, and more: the next one still tries at once."""
+    url = sa.make_url(postgres_server.url("no_such_database"))
+    engine = dialect.make_engine(url)
+    be_patient(engine, monkeypatch, LONG)
+    for _ in range(5):
+        with pytest.raises(sa.exc.OperationalError, match="no_such_database"):
+            in_thread(lambda: one(engine))
+
+
+def test_a_connection_that_the_server_ended_keeps_no_place(
+    engine: sa.Engine, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_patient(engine, monkeypatch, LONG)
+    for _ in range(5):
+        backend = in_thread(lambda: number(engine, "select pg_backend_pid()"))
+        postgres_server.end_backend(backend)
+    assert flood(engine) <= 2
+
+
+def one(engine: sa.Engine) -> int:
+    return number(engine, "select 1")
+
+
+def number(engine: sa.Engine, statement: str) -> int:
+    with engine.connect() as connection:
+        return int(connection.execute(sa.text(statement)).scalar() or 0)
+
+
+def in_thread(work: Callable[[], int]) -> int:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
