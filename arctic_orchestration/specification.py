@@ -1,5 +1,6 @@
 """The base of users' models: frozen, with one definition for their YAML, JSON and Python forms."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Self
@@ -13,6 +14,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _STORABLE = "text that a database can hold: no character 0, no half of a surrogate pair"
 #: Deeper than any real specification, and not too deep to be stored and parsed.
 DEEPEST = 80
+_TOO_DEEP = f"values that JSON can hold (at most {DEEPEST} levels)"
 
 #: The text of our messages for pydantic's errors.
 _EXPECTATIONS = {
@@ -110,6 +112,31 @@ def untag(form: object, kinds: Sequence[str], what: str) -> object:
     if not isinstance(fields, dict) or "kind" in fields:
         raise ValueError(f"a mapping of the fields of {kind}")
     return {**fields, "kind": kind}
+
+
+def json_form(value: object) -> Any:
+    """Returns a value as it will be read again after it is stored as JSON.
+
+    Errors:
+        ValueError: JSON cannot hold it, or it has too many levels.
+    """
+    try:
+        form = json.loads(json.dumps(value, allow_nan=False))
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"values that JSON can hold ({error})") from None
+    # Versions of Python differ in the levels that they encode.
+    if _has_more_levels(form, DEEPEST):
+        raise ValueError(_TOO_DEEP)
+    return form
+
+
+def _has_more_levels(form: object, levels: int) -> bool:
+    if not isinstance(form, (dict, list)):
+        return False
+    inside = form.values() if isinstance(form, dict) else form
+    return levels == 0 or any(_has_more_levels(value, levels - 1) for value in inside)
 
 
 def unwritable(form: object, field: str) -> list[InvalidInput]:

@@ -17,6 +17,7 @@ from arctic_orchestration.errors import InvalidInput
 #: Aliases of aliases make a few lines of YAML larger than any memory.
 _MOST_NODES = 2_000_000
 _DEEPEST = 100
+_SIZE = f"at most {_MOST_NODES:,} values, {_DEEPEST} levels deep, aliases resolved"
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -48,6 +49,9 @@ def load(text: str, *, name: str) -> object:
     try:
         return _load_yaml(text, name)
     except yaml.MarkedYAMLError as error:
+        # PyYAML 6.0.4 has a limit of its own.
+        if "nesting depth" in (error.problem or ""):
+            raise InvalidInput(name, "more", _SIZE) from None
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
         found = _line(text, mark.line + 1) if mark else "..."
@@ -129,7 +133,6 @@ def _measure(root: object, name: str) -> None:
 
     Takes time for the text, and not for its expanded aliases.
     """
-    expected = f"at most {_MOST_NODES:,} values, {_DEEPEST} levels deep, aliases resolved"
     #: of each measured node, by its identity: values, levels
     measured: dict[int, tuple[int, int]] = {}
     begun: set[int] = set()
@@ -147,11 +150,11 @@ def _measure(root: object, name: str) -> None:
             continue
         if new:
             # It contains itself.
-            raise InvalidInput(name, "more", expected)
+            raise InvalidInput(name, "more", _SIZE)
         values = 1 + sum(measured[id(one)][0] for one in inner)
         levels = 1 + max((measured[id(one)][1] for one in inner), default=0)
         if values > _MOST_NODES or levels > _DEEPEST + 1:
-            raise InvalidInput(name, "more", expected)
+            raise InvalidInput(name, "more", _SIZE)
         measured[id(node)] = values, levels
         waiting.pop()
 

@@ -4,7 +4,7 @@ Only a hint: regular polling, every few seconds, finds what it misses.
 """
 
 import logging
-import select
+import selectors
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -98,11 +98,14 @@ class _PostgresNews:
         self._connection: Any = None
         self._last: int | None = None
 
-    def wait(self, stop: Any) -> frozenset[str]:  # noqa: ARG002 - waits by select
+    def wait(self, stop: Any) -> frozenset[str]:  # noqa: ARG002 - waits for the socket
         try:
             raw = self._listening()
             if self._last is not None:
-                select.select([raw], [], [], _POSTGRES_SECONDS)
+                # Not of `select`, which refuses descriptors from 1024 on.
+                with selectors.DefaultSelector() as selector:
+                    selector.register(raw, selectors.EVENT_READ)
+                    selector.select(_POSTGRES_SECONDS)
             raw.poll()
             raw.notifies.clear()
             with raw.cursor() as cursor:

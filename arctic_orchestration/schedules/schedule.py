@@ -22,7 +22,7 @@ from arctic_orchestration.schedules.constraints import AnyConstraint
 from arctic_orchestration.schedules.constraints.base import asset_resource, job_resource
 from arctic_orchestration.schedules.contradictions import contradictions
 from arctic_orchestration.schedules.triggers import AnyTrigger
-from arctic_orchestration.specification import Specification, problems_of, unwritable
+from arctic_orchestration.specification import Specification, json_form, problems_of, unwritable
 
 #: Tags that identify a run and its cause: a schedule cannot set them.
 _TAKEN_TAGS = (
@@ -234,12 +234,8 @@ class Schedule(Specification):
     @field_validator("properties", "run_config")
     @classmethod
     def _storable(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        try:
-            text = json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"values that JSON can hold ({error})") from None
-        # The form as it will be parsed again: a stored schedule must equal the declared one.
-        return dict(json.loads(text))
+        # A stored schedule must equal the declared one.
+        return dict(json_form(value))
 
     @property
     def trigger_assets(self) -> tuple[str, ...]:

@@ -283,14 +283,20 @@ def test_forty_levels_are_stored_and_read_back() -> None:
             joined = on.any_of(joined)
 
 
+def nested(levels: int) -> dict[str, Any]:
+    """A mapping in a mapping in a mapping."""
+    outer: dict[str, Any] = {"levels": levels}
+    for _ in range(levels - 1):
+        outer = {"deeper": outer}
+    return outer
+
+
 @pytest.mark.parametrize("field", ["properties", "run_config"])
 def test_properties_are_what_json_can_hold(field: str) -> None:
     """They are stored, and handed to another process."""
     endless: dict[str, Any] = {}
     endless["again"] = endless
-    deep: dict[str, Any] = {}
-    for _ in range(5000):
-        deep = {"deeper": deep}
+    deep = nested(5000)
     for wrong, why in (
         ({"when": timedelta(1)}, "Object of type timedelta is not JSON serializable"),
         ({"x": {1, 2}}, "Object of type set is not JSON serializable"),
@@ -298,12 +304,14 @@ def test_properties_are_what_json_can_hold(field: str) -> None:
         ({"x": float("nan")}, "Out of range float values are not JSON compliant"),
         ({"x": [float("-inf")]}, "Out of range float values are not JSON compliant"),
         (endless, "Circular reference detected"),
-        (deep, "maximum recursion depth exceeded"),
+        (deep, "at most 80 levels"),
+        (nested(81), "at most 80 levels"),
         ({"x": 10**5000}, "Exceeds the limit"),
     ):
         problem = refused(partial(Schedule, **{**GOOD, field: wrong}))
         assert problem.field == f"Schedule(s).{field}"
         assert problem.expected.startswith(f"values that JSON can hold ({why}")
+    assert getattr(Schedule(**{**GOOD, field: nested(80)}), field) == nested(80)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Calls request hooks, and reads what they return."""
 
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from arctic_orchestration.event_log.escaping import escaped, is_storable
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.request_hooks import Answer, Question
 from arctic_orchestration.schedules.schedule import Schedule, refused_tag
+from arctic_orchestration.specification import json_form
 
 #: A call that takes longer fails its job: other jobs wait for it.
 LONGEST_SECONDS = 10.0
@@ -161,9 +161,9 @@ def _storable(answer: Answer) -> Answer:
     Raises a ValueError for what a database cannot hold.
     """
     try:
-        run_config = json.loads(json.dumps(answer.run_config, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"run_config: expected values that JSON can hold ({error})") from None
+        run_config = json_form(answer.run_config)
+    except ValueError as error:
+        raise ValueError(f"run_config: expected {error}") from None
     for key, value in answer.tags.items():
         if not (is_storable(key) and is_storable(value)):
             raise ValueError(f"tag {key!r}: got {value!r}, expected text that a database can hold")

@@ -24,6 +24,7 @@ from arctic_orchestration.event_log.escaping import escaped, is_storable, is_too
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.schedule import refused_tag
 from arctic_orchestration.schedules.sources import Evaluation, SourceState
+from arctic_orchestration.specification import json_form
 
 #: of a run that a sensor of Dagster requested
 SENSOR_NAME_TAG = "dagster/sensor_name"
@@ -250,9 +251,9 @@ def _checked(event: Event, sensor: dg.SensorDefinition, request: dg.RunRequest) 
         if text is not None and not is_storable(text):
             raise ValueError(f"it has {text!r}, expected text that a database can hold")
     try:
-        config = json.loads(json.dumps(dict(request.run_config), allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"run_config: expected values that JSON can hold ({error})") from None
+        config = json_form(dict(request.run_config))
+    except ValueError as error:
+        raise ValueError(f"run_config: expected {error}") from None
     if is_too_deep(config) or not is_storable(json.dumps(config, ensure_ascii=False)):
         raise ValueError("run_config: expected values that a database can hold")
     return replace(
