@@ -89,7 +89,7 @@ class Outlet:
         self.channel = channel
         self._sender = sender
         self._sent = SentMessages(channel.limit, before)
-        self._thread: threading.Thread | None = None
+        self._last: Delivery | None = None
 
     def wanted(self, notices: Sequence[StoredNotice]) -> list[StoredNotice]:
         """Returns the notices that the channel wants and has not sent."""
@@ -100,7 +100,8 @@ class Outlet:
         self, wanted: Sequence[StoredNotice], place: str, now: datetime
     ) -> Delivery | SendResult:
         """Begins to send, in the background, or returns why it does not."""
-        if self._thread is not None and self._thread.is_alive():
+        # Not of the thread, which lives a moment longer than its delivery.
+        if self._last is not None and not self._last.done.is_set():
             problem = "it has not answered to an earlier message yet"
             return SendResult(failed=[(notice, problem) for notice in wanted])
         messages = messages_of(wanted, self._sent.allowed(now))
@@ -110,23 +111,25 @@ class Outlet:
         delivery = Delivery(messages)
         for _ in messages:
             self._sent.note(now)
-        self._thread = threading.Thread(
+        threading.Thread(
             target=self._send,
             args=(delivery, place),
             name=f"arctic-notices-{self.channel.name}",
             daemon=True,
-        )
-        self._thread.start()
+        ).start()
+        self._last = delivery
         return delivery
 
     def _send(self, delivery: Delivery, place: str) -> None:
-        for message in delivery.messages:
-            if delivery.stopped.is_set():
-                break
-            delivery.begun += 1
-            try:
-                self._sender.send(message, place)
-                delivery.answers.append(None)
-            except Exception as error:
-                delivery.answers.append(str(error) or repr(error))
-        delivery.done.set()
+        try:
+            for message in delivery.messages:
+                if delivery.stopped.is_set():
+                    break
+                delivery.begun += 1
+                try:
+                    self._sender.send(message, place)
+                    delivery.answers.append(None)
+                except Exception as error:
+                    delivery.answers.append(str(error) or repr(error))
+        finally:
+            delivery.done.set()

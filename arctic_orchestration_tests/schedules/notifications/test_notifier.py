@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from arctic_orchestration.notifications import outbox
+from arctic_orchestration.notifications.channel_worker import Outlet
 from arctic_orchestration.notifications.messages import Message
 from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.state.database import Database
@@ -113,6 +114,27 @@ def test_a_channel_that_hangs_delays_no_other(
             thread.join(30)
     assert post.send(61) == 2
     assert hangs.names == ["s1", "s1", "s2"], "at least once: the first was late, not lost"
+
+
+def test_a_channel_that_has_just_answered_gets_the_next_message(
+    post: Post, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long its thread takes to end after that."""
+    end = threading.Event()
+    send = Outlet._send
+
+    def slow_to_end(*arguments: Any) -> None:
+        send(*arguments)
+        assert end.wait(600)
+
+    monkeypatch.setattr(Outlet, "_send", slow_to_end)
+    post.channels({"url": "json://a"})
+    write(news(1))
+    assert post.send(0) == 1
+    write(news(2), second=1)
+    assert post.send(1) == 1
+    assert post.boxes["a"].names == ["s1", "s2"]
+    end.set()
 
 
 def test_a_flood_is_sent_in_as_many_messages_as_the_limit_allows(
