@@ -19,7 +19,7 @@ from arctic_orchestration.compaction.commit.records import CompactionRecord
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.planning.table_plan import TablePlan
 from arctic_orchestration.compaction.planning.table_planner import plan_loaded, state_of
-from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue import queues, table_queues, task_store
 from arctic_orchestration.compaction.queue.budget import held_queues
 from arctic_orchestration.compaction.queue.offers import Offered, offer
 from arctic_orchestration.compaction.queue.task import Task, TaskState
@@ -91,7 +91,7 @@ def offer_now(
     loaded = load_table(catalog, table)
     policy = Policy.of(loaded.properties, table)
     with database.begin() as tx:
-        row = queues.see_table(tx, table, queue=policy.queue, level=policy.level, now=now)
+        row = table_queues.see_table(tx, table, queue=policy.queue, level=policy.level, now=now)
         state = replace(state_of(tx, table, now, forced=force), full=full)
     # After the row: a commit in between makes the offer stale.
     plan = plan_loaded(load_table(catalog, table), policy, state, now)

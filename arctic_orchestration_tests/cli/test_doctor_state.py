@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from arctic_orchestration.cli.doctor.command import examine
 from arctic_orchestration.cli.doctor.state_checks import Use, uses
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction.queue.queues import see_table
+from arctic_orchestration.compaction.queue.table_queues import see_table
 from arctic_orchestration.console.findings import BAD, WARNING
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.state.consumer_tables import consumers

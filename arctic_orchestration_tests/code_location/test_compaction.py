@@ -15,7 +15,7 @@ from arctic_orchestration.compaction.dagster import sensor as compaction_sensor
 from arctic_orchestration.compaction.dagster.definitions import Compaction
 from arctic_orchestration.compaction.dagster.worker_demand import wanted_runs, worker_name
 from arctic_orchestration.compaction.dagster.worker_job import JOB
-from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.queue import queues, table_queues
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.queues import CompactionQueue, QueueState
 from arctic_orchestration.compaction.service import CompactionService
@@ -68,7 +68,7 @@ def give_tasks(lake: CompactedPlace, count: int, queue: str = "default") -> None
     name = f"lake.of_{queue}"
     now = datetime.now(UTC)
     with lake.place.database.begin() as tx:
-        queues.see_table(tx, name, queue=queue, level=0, now=now)
+        table_queues.see_table(tx, name, queue=queue, level=0, now=now)
         offer(tx, name, [planned(f"{name}-{n}-a", f"{name}-{n}-b") for n in range(count)], now)
 
 

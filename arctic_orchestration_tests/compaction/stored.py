@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.compaction.queue.queues import see_table
+from arctic_orchestration.compaction.queue.table_queues import see_table
 from arctic_orchestration.compaction.queue.task import PlannedTask, TaskKind
 from arctic_orchestration.compaction.work.attempt import MergedFile
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, FileGroup, LiveFile

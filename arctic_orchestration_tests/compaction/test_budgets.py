@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.dagster.worker_demand import work_of
-from arctic_orchestration.compaction.queue import budget, claim_order, queues
+from arctic_orchestration.compaction.queue import budget, claim_order, queues, table_queues
 from arctic_orchestration.compaction.queue.budget import held_queues, hours_window
 from arctic_orchestration.compaction.queue.claim_order import claimable
 from arctic_orchestration.compaction.queue.offers import offer
@@ -251,7 +251,7 @@ def test_a_held_queue_says_so_and_the_others_go_on(database: Database) -> None:
         queues.add_queue(tx, CompactionQueue(name="own"), MIDNIGHT)
         seen(tx, "lake.b", now=MIDNIGHT)
         offer(tx, "lake.b", [planned("b1", "b2")], MIDNIGHT)
-        queues.map_table(tx, "lake.b", "own", MIDNIGHT)
+        table_queues.map_table(tx, "lake.b", "own", MIDNIGHT)
         # Closed now, whenever now is: the day before yesterday only.
         weekday = (datetime.now(UTC) - 2 * DAY).strftime("%a").lower()
         queues.update_queue(tx, "default", hours=f"00:00-24:00 UTC {weekday}")
@@ -307,7 +307,7 @@ def test_hours_that_this_machine_cannot_read_hold_their_queue_alone(database: Da
         queues.add_queue(tx, CompactionQueue(name="own"), MIDNIGHT)
         seen(tx, "lake.b", now=MIDNIGHT)
         offer(tx, "lake.b", [planned("b1", "b2")], MIDNIGHT)
-        queues.map_table(tx, "lake.b", "own", MIDNIGHT)
+        table_queues.map_table(tx, "lake.b", "own", MIDNIGHT)
         hours = "08:00-10:00 Mars/Olympus"
         tx.execute(
             sa.update(compaction_queues)

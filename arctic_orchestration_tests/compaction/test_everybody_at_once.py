@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.commit import commit_leases, commits, orphaned_outputs, records
-from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue import queues, table_queues, task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.queues import CompactionQueue
 from arctic_orchestration.compaction.queue.task import LIVE, TaskKind, TaskState
@@ -110,7 +110,7 @@ def tidy(database: Database, chance: random.Random) -> None:
         if what < 2:
             attempts.expire(tx)
         elif what == 2:
-            queues.map_table(tx, chance.choice(TABLES), chance.choice(QUEUES), NOON)
+            table_queues.map_table(tx, chance.choice(TABLES), chance.choice(QUEUES), NOON)
         elif what == 3:
             seen(tx, chance.choice(TABLES), queue=chance.choice(QUEUES))
         else:
@@ -148,7 +148,7 @@ def test_everybody_at_once(database: Database) -> None:
         for table in TABLES:
             # What was claimed while its table moved, and waits again, follows at the next look.
             property = tables.table_by_name(tx, table).property_queue
-            queues.see_table(tx, table, queue=property, level=0, now=NOON)
+            table_queues.see_table(tx, table, queue=property, level=0, now=NOON)
         tasks = task_store.tasks(tx)
         print(done, Counter(task.state.value for task in tasks))
         for table in TABLES:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue import queues, table_queues, task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.queues import CompactionQueue, QueueState
 from arctic_orchestration.compaction.queue.task import TaskState
@@ -95,9 +95,9 @@ def test_an_unknown_queue_is_refused_with_the_names_of_those_there_are(database:
         with pytest.raises(NotFound, match=expected):
             queues.delete_queue(tx, "other")
         with pytest.raises(NotFound, match=expected):
-            queues.map_table(tx, "lake.a", "other", NOON)
+            table_queues.map_table(tx, "lake.a", "other", NOON)
         with pytest.raises(NotFound, match=r"knows no table lake\.b; it knows: lake\.a"):
-            queues.map_table(tx, "lake.b", "own", NOON)
+            table_queues.map_table(tx, "lake.b", "own", NOON)
         assert table_by_name(tx, "lake.a").queue == "default"
 
 
@@ -108,17 +108,20 @@ def test_a_table_goes_where_a_person_says_else_its_property_else_to_default(
     with database.begin() as tx:
         for name in ("own", "hand"):
             queues.add_queue(tx, CompactionQueue(name=name), NOON)
-        assert queues.queue_of(tx, "lake.a", None) == ("default", "no queue is named")
-        assert queues.queue_of(tx, "lake.a", "own") == ("own", "named by the table's property")
+        assert table_queues.queue_of(tx, "lake.a", None) == ("default", "no queue is named")
+        assert table_queues.queue_of(tx, "lake.a", "own") == (
+            "own",
+            "named by the table's property",
+        )
         seen(tx, "lake.a", queue="missing")
         row = table_by_name(tx, "lake.a")
         assert row.queue == "default"
         assert row.queue_reason == "the table's property names queue missing, which does not exist"
-        queues.map_table(tx, "lake.a", "hand", NOON)
-        assert queues.queue_of(tx, "lake.a", "own") == ("hand", "mapped manually")
+        table_queues.map_table(tx, "lake.a", "hand", NOON)
+        assert table_queues.queue_of(tx, "lake.a", "own") == ("hand", "mapped manually")
         seen(tx, "lake.a", queue="own")
         assert table_by_name(tx, "lake.a").queue == "hand"
-        queues.unmap_table(tx, "lake.a", NOON)
+        table_queues.unmap_table(tx, "lake.a", NOON)
         row = table_by_name(tx, "lake.a")
         assert (row.queue, row.queue_reason) == ("own", "named by the table's property")
         queues.add_queue(tx, CompactionQueue(name="missing"), NOON)
@@ -148,14 +151,14 @@ def test_mapping_moves_waiting_tasks_only(database: Database) -> None:
         report = {**MERGE, "outputs": [], "rows_in": 0, "rows_deleted": 0, "rows_out": 0}
         attempts.merged(tx, present(claims[0]).attempt_id, 1, **report, time=clock)
         attempts.failed(tx, present(claims[1]).attempt_id, 1, "disk full", time=clock)
-        assert queues.map_table(tx, "lake.a", "own", NOON + MINUTE) == 2
+        assert table_queues.map_table(tx, "lake.a", "own", NOON + MINUTE) == 2
         places = {task.id: task.queue for task in task_store.tasks(tx, table="lake.a")}
         assert places == {merged: "default", failed: "own", claimed: "default", waiting: "own"}
         assert [task.queue for task in task_store.tasks(tx, table="lake.b")] == ["default"]
         move = task_store.history(tx, waiting)[-1]
         assert (move.before, move.state) == (TaskState.PLANNED, TaskState.PLANNED)
         assert move.reason == "moved from queue default to queue own: mapped manually"
-        assert queues.map_table(tx, "lake.a", "own", NOON) == 0
+        assert table_queues.map_table(tx, "lake.a", "own", NOON) == 0
         counts = {found.queue.name: found for found in queues.counted(tx)}
         assert counts["own"].states == {TaskState.FAILED: 1, TaskState.PLANNED: 1}
         assert (counts["own"].live, counts["own"].room, counts["own"].tables) == (2, 998, 1)
@@ -175,7 +178,7 @@ def test_what_waits_again_does_so_in_the_queue_that_its_table_has_by_then(
         given_back, failed, lost = (
             present(attempts.claim(tx, ["default"], "w", time=clock)) for _ in range(3)
         )
-        assert queues.map_table(tx, "lake.a", "own", NOON) == 0
+        assert table_queues.map_table(tx, "lake.a", "own", NOON) == 0
         attempts.release(tx, given_back.attempt_id, 1, time=clock)
         attempts.failed(tx, failed.attempt_id, 1, "disk full", time=clock)
         clock.passes(minutes=1)
@@ -206,7 +209,7 @@ def test_who_gives_a_task_back_waits_for_who_maps_its_table(database: Database) 
 
     thread = threading.Thread(target=give_back)
     with database.begin() as tx:
-        queues.map_table(tx, "lake.a", "own", NOON)
+        table_queues.map_table(tx, "lake.a", "own", NOON)
         thread.start()
         thread.join(0.3)
         assert thread.is_alive()
@@ -221,12 +224,12 @@ def test_a_queue_with_tables_or_tasks_is_not_deleted(database: Database) -> None
     with database.begin() as tx:
         queues.add_queue(tx, CompactionQueue(name="own"), NOON)
         seen(tx, "lake.a")
-        queues.map_table(tx, "lake.a", "own", NOON)
+        table_queues.map_table(tx, "lake.a", "own", NOON)
         with pytest.raises(InvalidInput, match=r"without tables; mapped to it: lake\.a"):
             queues.delete_queue(tx, "own")
         offer(tx, "lake.a", [planned("a", "b"), planned("c", "d")], NOON)
         claim = present(attempts.claim(tx, ["own"], "w", time=clock))
-        queues.unmap_table(tx, "lake.a", NOON)
+        table_queues.unmap_table(tx, "lake.a", NOON)
         with pytest.raises(InvalidInput, match="without live tasks; it has: 1 claimed"):
             queues.delete_queue(tx, "own")
         attempts.failed(tx, claim.attempt_id, claim.token, "broken", final=True, time=clock)
@@ -258,7 +261,7 @@ def test_who_maps_to_a_queue_that_is_being_deleted_waits_and_then_is_refused(
         threads = [
             threading.Thread(
                 target=attempt,
-                args=("mapped", lambda tx, to=name: queues.map_table(tx, "lake.a", to, NOON)),
+                args=("mapped", lambda tx, to=name: table_queues.map_table(tx, "lake.a", to, NOON)),
             ),
             threading.Thread(
                 target=attempt, args=("deleted", lambda tx, to=name: queues.delete_queue(tx, to))

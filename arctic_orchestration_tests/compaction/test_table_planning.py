@@ -13,7 +13,7 @@ from arctic_orchestration.compaction.planning.catalog_planner import plan_table
 from arctic_orchestration.compaction.planning.table_plan import Left
 from arctic_orchestration.compaction.planning.table_planner import moments_of, partition_names
 from arctic_orchestration.compaction.queue.offers import offer
-from arctic_orchestration.compaction.queue.queues import see_table
+from arctic_orchestration.compaction.queue.table_queues import see_table
 from arctic_orchestration.compaction.queue.task import TaskKind
 from arctic_orchestration.compaction.tables import note_merged
 from arctic_orchestration.errors import InvalidDefinition, NotFound

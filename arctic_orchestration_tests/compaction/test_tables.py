@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction import tables
-from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue import queues, table_queues, task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.task import TaskKind, TaskState
 from arctic_orchestration.errors import NotFound
@@ -129,7 +129,7 @@ def test_the_end_of_a_table_cancels_what_waits(database: Database) -> None:
     with database.begin() as tx:
         queues.add_queue(tx, queues.CompactionQueue(name="own"), NOON)
         seen(tx, "lake.a")
-        queues.map_table(tx, "lake.a", "own", NOON)
+        table_queues.map_table(tx, "lake.a", "own", NOON)
         (id,) = offer(tx, "lake.a", [planned("a", "b")], NOON).taken
         tables.make_due(tx, "lake.a", "a commit", NOON)
         assert tables.table_gone(tx, "lake.a", NOON + MINUTE) == 1

@@ -15,7 +15,7 @@ import typer
 
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.planning.policy import Policy
-from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.queue import table_queues
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.state import sqlite_file, state_database
@@ -101,7 +101,7 @@ class Opened(Lake):
             return
         policy = Policy.of(self.table(name).properties, name)
         with self.database.begin() as tx:
-            queues.see_table(tx, name, queue=policy.queue, level=policy.level, now=now)
+            table_queues.see_table(tx, name, queue=policy.queue, level=policy.level, now=now)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from arctic_orchestration.compaction.cli.context import (
 )
 from arctic_orchestration.compaction.cli.file_stats import PATIENCE, ReadTable, read_tables
 from arctic_orchestration.compaction.planning.policy import DISABLED
-from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.queue import queues, table_queues
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.views.documents import table_of_catalog
@@ -89,7 +89,7 @@ def map_(table: TableArgument, queue: QueueArgument, as_json: JsonOption = False
             queues.queue_by_name(tx, queue)
         state.register_table(table, now)
         with state.database.begin() as tx:
-            moved = queues.map_table(tx, table, queue, now)
+            moved = table_queues.map_table(tx, table, queue, now)
             audit.record(tx, state.actor, "compaction", "map", table, queue=queue, moved=moved)
             row = tables.table_by_name(tx, table)
     _print_mapped(row, moved, as_json)
@@ -101,7 +101,7 @@ def unmap(table: TableArgument, as_json: JsonOption = False) -> None:
     The table returns to the queue that its property names, or to the queue default.
     """
     with opened_compaction() as state, state.database.begin() as tx:
-        moved = queues.unmap_table(tx, table, utc_now())
+        moved = table_queues.unmap_table(tx, table, utc_now())
         row = tables.table_by_name(tx, table)
         audit.record(tx, state.actor, "compaction", "unmap", table, queue=row.queue, moved=moved)
     _print_mapped(row, moved, as_json)

@@ -31,7 +31,7 @@ from arctic_orchestration.compaction.planning.table_planner import (
     state_of,
 )
 from arctic_orchestration.compaction.planning.unchanged_tables import find_unchanged
-from arctic_orchestration.compaction.queue import backoff, queues, waitlist
+from arctic_orchestration.compaction.queue import backoff, table_queues, waitlist
 from arctic_orchestration.compaction.queue.offers import Offered, offer
 from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
 from arctic_orchestration.compaction.tables import CompactionTable
@@ -300,7 +300,7 @@ class Planner:
 
     def _see(self, name: str, policy: Policy, now: datetime) -> CompactionTable:
         with self._database.begin() as tx:
-            return queues.see_table(tx, name, queue=policy.queue, level=policy.level, now=now)
+            return table_queues.see_table(tx, name, queue=policy.queue, level=policy.level, now=now)
 
     def _refuse(
         self,

@@ -21,7 +21,7 @@ from arctic_orchestration.compaction.planning.catalog_planner import (
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.planning.scope import Scope
 from arctic_orchestration.compaction.planning.table_planner import plan_loaded, state_of
-from arctic_orchestration.compaction.queue import queues
+from arctic_orchestration.compaction.queue import table_queues
 from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
 from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.lake.tables import list_tables, load_table
@@ -131,7 +131,7 @@ class Observer:
             self._observed[name] = replace(seen, recheck_at=last.recheck_at)
             return PlanningCounts(looked=1)
         with self._database.begin() as tx:
-            queues.see_table(tx, name, queue=policy.queue, level=policy.level, now=now)
+            table_queues.see_table(tx, name, queue=policy.queue, level=policy.level, now=now)
             state = state_of(tx, name, now)
         reason, wanted = f"not compacted: {problem}", 0
         if problem is None:
