@@ -1,4 +1,4 @@
-"""Limits the connections to Postgres that a process has under load, without a way to stop it."""
+"""Limits the connections to Postgres that a process opens under load."""
 
 import threading
 from collections import Counter
@@ -10,19 +10,19 @@ _HOLDER = "arctic_holder"
 
 
 class PatientPool(QueuePool):
-    """Keeps ``pool_size`` connections, and opens another only for who waited for one in vain.
+    """Keeps ``pool_size`` connections; exceeds them only after a timeout.
 
-    A thread that finds all of them in use waits up to :attr:`PATIENCE_SECONDS` for one to be
-    returned. If none is, those who have them wait themselves, as for a lock that another process
-    holds, and must not stop others: then ``max_overflow`` applies, as in a ``QueuePool``. A thread
-    that has a connection does not wait for a second one, since it might wait for itself.
+    A thread that finds all connections in use waits up to :attr:`PATIENCE_SECONDS` for one. After
+    that it opens another one within ``max_overflow``: the transactions that hold the connections
+    may wait for a lock of another process, and must not block the rest of this one. A thread that
+    already has a connection does not wait, since it might wait for itself.
     """
 
     PATIENCE_SECONDS = 2.0
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        #: how many connections each thread has; those that are in use
+        #: the number of connections in use, by thread
         self._held: Counter[int] = Counter()
         self._returned = threading.Condition()
 

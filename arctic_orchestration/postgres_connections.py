@@ -48,7 +48,7 @@ def reuse_in_instance(instance: DagsterInstance) -> None:
 
 
 def reused(url: str) -> sqlalchemy.Engine | None:
-    """Returns the engine that the storages at an address share; none: they do not."""
+    """Returns the engine that the storages at an address share; None if they share none."""
     return _engines.get(url)
 
 

@@ -1,4 +1,4 @@
-"""Threads wait for a connection in use; who waits in vain gets one of its own."""
+"""Threads wait for a connection in use; after a timeout, a thread gets one of its own."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.run_launcher.hosted_place import until
 
 THREADS = 20
-#: A test that hangs shows that a thread waits for ever; none of these waits to the end.
+#: seconds; a test that waits that long is ended by the limit for tests
 LONG = 600.0
 
 
@@ -28,7 +28,6 @@ class Peak:
     """Counts the connections that are open at once."""
 
     def __init__(self, engine: sa.Engine) -> None:
-        self.pool = engine.pool
         self.count = self.open = 0
         self._lock = threading.Lock()
         sa.event.listen(engine, "connect", self._add)

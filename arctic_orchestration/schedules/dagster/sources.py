@@ -20,7 +20,7 @@ from arctic_orchestration.dagster_internals import (
     evaluate_sensor,
     sensor_resources,
 )
-from arctic_orchestration.event_log.escaping import escaped, is_storable, is_too_deep
+from arctic_orchestration.event_log.escaping import escaped, is_storable
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.schedule import refused_tag
 from arctic_orchestration.schedules.sources import Evaluation, SourceState
@@ -254,7 +254,7 @@ def _checked(event: Event, sensor: dg.SensorDefinition, request: dg.RunRequest) 
         config = json_form(dict(request.run_config))
     except ValueError as error:
         raise ValueError(f"run_config: expected {error}") from None
-    if is_too_deep(config) or not is_storable(json.dumps(config, ensure_ascii=False)):
+    if not is_storable(json.dumps(config, ensure_ascii=False)):
         raise ValueError("run_config: expected values that a database can hold")
     return replace(
         event,
