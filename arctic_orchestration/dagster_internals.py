@@ -468,8 +468,11 @@ def store_runless_entries(
         is_wanted: called first in the transaction; if it returns False, nothing is stored.
     """
     from dagster._core.instance.utils import RUNLESS_RUN_ID
+    from dagster._core.storage.event_log.migration import ASSET_KEY_INDEX_COLS
     from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 
+    # Of another connection, once; in the transaction it would be a second one.
+    storage.has_secondary_index(ASSET_KEY_INDEX_COLS)
     rows = [storage._event_to_row(entry) for entry in entries]
     new, number = SqlEventLogStorageTable.insert(), SqlEventLogStorageTable.c.id
     with storage.index_transaction() as connection:

@@ -10,7 +10,9 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import sqlalchemy
@@ -41,10 +43,29 @@ def reuse_in_process() -> None:
     replace_engine_factory(_create)
 
 
-def reuse_in_instance(instance: DagsterInstance) -> None:
-    """Lets an existing instance reuse connections; others than Postgres are left alone."""
+def reuse_in_instance(
+    instance: DagsterInstance, *, statement_milliseconds: int | None = None
+) -> None:
+    """Lets an existing instance reuse connections; others than Postgres are left alone.
+
+    Args:
+        instance: with storages of Dagster's own.
+        statement_milliseconds: after which a statement is ended, in this instance and in those that
+            share its connections. None: never.
+    """
     for storage in postgres_storages_of(instance):
-        replace_engine(storage, _shared(storage.postgres_url, partial(connect_postgres, storage)))
+        create = partial(connect_postgres, storage)
+        replace_engine(storage, _shared(storage.postgres_url, create, statement_milliseconds))
+
+
+def reuse_from_now_on() -> None:
+    """Like :func:`reuse_in_process`, also where Dagster has not yet imported its storages.
+
+    For a code server, in which each tick has an instance of its own, and for the service.
+    """
+    with suppress(ModuleNotFoundError):
+        import_module("dagster_postgres")
+    reuse_in_process()
 
 
 def reused(url: str) -> sqlalchemy.Engine | None:
@@ -59,7 +80,9 @@ def _create(url: str, token_provider: Any = None, **options: Any) -> sqlalchemy.
     return create(**options) if pooled else _shared(url, create)
 
 
-def _shared(url: str, create: Callable[..., sqlalchemy.Engine]) -> sqlalchemy.Engine:
+def _shared(
+    url: str, create: Callable[..., sqlalchemy.Engine], statement_milliseconds: int | None = None
+) -> sqlalchemy.Engine:
     """Returns the engine of an address, in place of one that opens a connection for each use."""
     with _lock:
         if url not in _engines:
@@ -71,7 +94,16 @@ def _shared(url: str, create: Callable[..., sqlalchemy.Engine]) -> sqlalchemy.En
                 pool_pre_ping=True,
             )
             sqlalchemy.event.listen(engine, "checkin", _note_use)
+            if statement_milliseconds is not None:
+                limit = partial(_limit_statements, statement_milliseconds)
+                sqlalchemy.event.listen(engine, "connect", limit)
         return _engines[url]
+
+
+def _limit_statements(milliseconds: int, connection: Any, _record: object) -> None:
+    # As Dagster's webserver does: a pooler refuses options of a connection.
+    with connection, connection.cursor() as cursor:
+        cursor.execute("set statement_timeout = %s", (milliseconds,))
 
 
 def _note_use(*_: object) -> None:

@@ -20,9 +20,11 @@ from arctic_orchestration.dagster_internals import (
     postgres_storages_of,
     replace_engine_factory,
 )
+from arctic_orchestration.event_log.announcement import Announcer, Arrival
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.run_launcher.hosted_place import until
 from arctic_orchestration_tests.templates import write_dagster_yaml
+from arctic_orchestration_tests.test_connection_pools import Peak
 
 
 @pytest.fixture
@@ -101,6 +103,35 @@ with DagsterInstance.from_config({str(tmp_path)!r}) as instance:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1"]
+
+
+def test_long_statements_of_the_webserver_are_ended(
+    monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance
+) -> None:
+    """Those of all its storages, which share a connection; without a limit, none is."""
+    for milliseconds in (None, 200):
+        reset(monkeypatch, idle_seconds=600)
+        postgres_connections.reuse_in_instance(instance, statement_milliseconds=milliseconds)
+        assert len(set(backends(instance))) == 1
+        for storage in postgres_storages_of(instance):
+            with storage._engine.connect() as connection:
+                limit = connection.execute(sqlalchemy.text("show statement_timeout")).scalar()
+                assert limit == ("0" if milliseconds is None else "200ms")
+        postgres_storages_of(instance)[0]._engine.dispose()
+
+
+@pytest.mark.parametrize(("by", "most"), [("announcement", 1), ("Dagster", 2)])
+def test_an_announcement_needs_one_connection(
+    reusing: dg.DagsterInstance, by: str, most: int
+) -> None:
+    """Control: what Dagster reports itself needs another one within its first transaction."""
+    peak = Peak(postgres_storages_of(reusing)[0]._engine)
+    if by == "Dagster":
+        reusing.report_runless_asset_event(dg.AssetMaterialization("orders", partition="monday"))
+    else:
+        Announcer(reusing).announce([Arrival(asset="orders", partition="monday")], "a1", 0)
+    assert reusing.get_latest_materialization_event(dg.AssetKey("orders")) is not None
+    assert peak.count == most
 
 
 def test_a_connection_that_the_server_has_closed_is_replaced(

@@ -115,33 +115,38 @@ class ClaimWaiters:
     def _watch_connected(self, loop: asyncio.AbstractEventLoop) -> None:
         engine = self._database.engine
         statement = str(_IS_PLANNED.compile(dialect=engine.dialect, compile_kwargs=_LITERAL))
+        # One of the two of the pool: a third would be too many for a process.
         with engine.connect() as connection:
-            connection.execution_options(isolation_level="AUTOCOMMIT")
-            # The pool would set it to the driver's default, which is not that of other connections.
-            connection.detach()
-            cursor = connection.connection.cursor()
-            counted_at = 0.0
-            while self._goes_on():
-                cursor.execute(statement)
-                # Failed tasks become claimable by the clock alone.
-                if cursor.fetchone() or time.monotonic() > counted_at + _RETRY_SECONDS:
-                    counted_at = time.monotonic()
-                    tasks = self._claimable()
-                    if tasks:
-                        loop.call_soon_threadsafe(self._wake_for, Counter(tasks))
-                    self._tasks = tasks
-                time.sleep(INTERVAL_SECONDS)
+            connection.execution_options(isolation_level="AUTOCOMMIT", arctic_begin="DEFERRED")
+            try:
+                self._watch_on(connection, statement, loop)
+            finally:
+                # The pool would set it to the driver's default, not that of other connections.
+                connection.invalidate()
+
+    def _watch_on(
+        self, connection: sa.Connection, statement: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        cursor = connection.connection.cursor()
+        counted_at = 0.0
+        while self._goes_on():
+            cursor.execute(statement)
+            # Failed tasks become claimable by the clock alone.
+            if cursor.fetchone() or time.monotonic() > counted_at + _RETRY_SECONDS:
+                counted_at = time.monotonic()
+                with connection.begin():
+                    # By this machine's clock, and without locks: the claim decides.
+                    tasks = claimable(connection, utc_now())
+                if tasks:
+                    loop.call_soon_threadsafe(self._wake_for, Counter(tasks))
+                self._tasks = tasks
+            time.sleep(INTERVAL_SECONDS)
 
     def _goes_on(self) -> bool:
         with self._lock:
             if not self._waiters:
                 self._tasks = self._watcher = None
             return bool(self._waiters)
-
-    def _claimable(self) -> Counter[str]:
-        with self._database.read() as tx:
-            # By this machine's clock, and without locks: the claim decides.
-            return claimable(tx, utc_now())
 
     def _wake_for(self, tasks: Counter[str]) -> None:
         for waiter in self._waiters if tasks else ():

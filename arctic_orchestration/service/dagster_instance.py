@@ -24,6 +24,10 @@ def instance_of_service() -> "Iterator[DagsterInstance]":
         RequestRefused: 409, the service has none; 503, it cannot be opened.
     """
     check_home()
+    # It imports Dagster, which takes seconds.
+    from arctic_orchestration import postgres_connections
+
+    postgres_connections.reuse_from_now_on()
     with ExitStack() as opened:
         try:
             instance = opened.enter_context(opened_instance())

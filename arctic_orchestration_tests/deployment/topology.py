@@ -25,6 +25,7 @@ import pyspark
 import pytest
 import yaml
 
+from arctic_orchestration.dagster_internals import create_postgres_engine, replace_engine_factory
 from arctic_orchestration.lake import find_java
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.lake.sessions import FAST, jvm_options
@@ -290,6 +291,8 @@ def _be(command: list[str], environment: dict[str, str], log: Path) -> None:
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(environment["DAGSTER_HOME"])
+    # Forked processes of other tests reuse connections, whatever they are.
+    replace_engine_factory(create_postgres_engine)
     name = Path(command[0]).name
     if name == "dagster":
         forked_runs.put_in_place()

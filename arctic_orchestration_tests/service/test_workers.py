@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from starlette.testclient import TestClient
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue import claim_order, queues, task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.queues import CompactionQueue
 from arctic_orchestration.compaction.queue.task import Task, TaskState
@@ -356,7 +356,9 @@ def test_a_table_whose_sort_column_is_gone_fails_its_task(
     assert claimed(client, "two")["table"]["name"] == "lake.sound"
 
 
-def test_a_thousand_claims_wait_without_threads(database: Database) -> None:
+def test_a_thousand_claims_wait_without_threads(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One statement an interval for all of them; each task wakes one, in order of arrival."""
     with database.begin() as tx:
         queues.add_queue(tx, CompactionQueue(name="night"), utc_now())
@@ -366,17 +368,17 @@ def test_a_thousand_claims_wait_without_threads(database: Database) -> None:
     async def wait() -> list[int]:
         waiters = ClaimWaiters(database)
         asked, answered = 0, Counter[str]()
-        ask = waiters._claimable
+        ask = claim_order.claimable
 
-        def counted() -> Any:
+        def counted(*given: Any) -> Any:
             # Those that are woken claim their tasks: what was answered once is taken.
             nonlocal asked, answered
             asked += 1
-            tasks = ask() - answered
+            tasks = ask(*given) - answered
             answered += tasks
             return tasks
 
-        waiters._claimable = counted  # type: ignore[method-assign]
+        monkeypatch.setattr(claim_waiters, "claimable", counted)
         woken: list[int] = []
 
         async def one(number: int, *names: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import dagster as dg
 
+from arctic_orchestration import postgres_connections
 from arctic_orchestration.consumers.dagster.event_source import log_of
 from arctic_orchestration.consumers.dagster.partition_consumer import PartitionConsumer
 from arctic_orchestration.consumers.partition import ConsumedPartition, Where, matcher
@@ -226,6 +227,7 @@ class _Following:
         reference = context.instance_ref or context.instance.get_ref()
         key = (settings.database_url, settings.cluster, str(reference.event_storage_data))
         if key not in self._followers:
+            postgres_connections.reuse_from_now_on()
             log = log_of(context.instance, [self._consumer.spec.asset])
             origin = context.code_location_origin
             # Sensors with one name in two locations have leases of their own.

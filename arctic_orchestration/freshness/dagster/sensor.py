@@ -14,6 +14,7 @@ from typing import Any
 
 import dagster as dg
 
+from arctic_orchestration import postgres_connections
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.dagster_internals import (
     AUTO_CREATED_STUB,
@@ -149,6 +150,7 @@ class TaskSensor(NamedTargetsSensor):
         reference = context.instance_ref or context.instance.get_ref()
         key = (settings.database_url, settings.cluster, location, str(reference.event_storage_data))
         if key not in self._places:
+            postgres_connections.reuse_from_now_on()
             # The instance of a tick ends with the tick; the log has connections of its own.
             log = DagsterLog(context.instance)
             self._places[key] = _place(settings, location, repository, log)

@@ -42,6 +42,7 @@ def webserver(
     from dagster import DagsterError
     from yaml import YAMLError
 
+    from arctic_orchestration import postgres_connections
     from arctic_orchestration.dagster_internals import (
         WorkspaceOpts,
         WorkspaceProcessContext,
@@ -59,6 +60,10 @@ def webserver(
     ):
         instance.optimize_for_webserver(
             _STATEMENT_MILLISECONDS, _RECYCLE_SECONDS, _MORE_CONNECTIONS
+        )
+        # Of Postgres: one in place of one for each storage.
+        postgres_connections.reuse_in_instance(
+            instance, statement_milliseconds=_STATEMENT_MILLISECONDS
         )
         try:
             target = workspace_opts_to_load_target(loaded)
