@@ -24,6 +24,7 @@ from arctic_orchestration.lake.merging.merge import merge
 from arctic_orchestration.lake.replacing.replace import Replaced, Replacement, replace_files
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.lake.iceberg_spark_others import OTHERS
+from arctic_orchestration_tests.lake.iceberg_spark_random import random_tables
 
 PACKAGES = (
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
@@ -110,9 +111,16 @@ class Lake:
         return how
 
     def replaced(
-        self, name: str, keep: Callable[[LiveFile], bool], *meanwhile: str
+        self,
+        name: str,
+        keep: Callable[[LiveFile], bool],
+        *meanwhile: str,
+        then: Callable[[], object] = lambda: None,
     ) -> tuple[list[str], Replaced]:
-        """Does the same, and runs the statements when all is merged and nothing committed."""
+        """Does the same, and runs the statements when all is merged and nothing committed.
+
+        ``then`` is called right before each commit, when no statement is left.
+        """
         table = self.table(name)
         replacements, how = [], []
         for group in groups(live_files(table), keep):
@@ -134,6 +142,7 @@ class Lake:
         def before_commit() -> None:
             while statements:
                 self.sql(statements.pop(0))
+            then()
 
         return how, replace_files(table, replacements, before_commit=before_commit)
 
@@ -267,7 +276,9 @@ def continued(lake: Lake) -> dict[str, Any]:
     return {"merged": merged, "changed": changed, "rewritten": lake.seen("continued")}
 
 
-SCENARIOS = (appended, deleted, upgraded, upgraded_and_written, ordered, continued, *OTHERS)
+SCENARIOS = (
+    appended, deleted, upgraded, upgraded_and_written, ordered, continued, *OTHERS, random_tables
+)  # fmt: skip
 
 
 def main() -> None:

@@ -197,6 +197,26 @@ def test_a_later_vector_is_a_conflict(table: Table) -> None:
     assert lineage(table) == before
 
 
+@pytest.mark.parametrize("first_vector", [0, 1, 2])
+def test_each_later_vector_of_a_puffin_file_is_a_conflict(table: Table, first_vector: int) -> None:
+    """One of them is of no input; in whatever order the file has them."""
+    one, two = add(table, rows(0, 3), rows(3, 3))
+    (three,) = add(table, rows(6, 3))
+    each = [merged(table, plan(table, [one]), "1"), merged(table, plan(table, [two]), "2")]
+    deleted = [one, two, three]
+    turned = deleted[first_vector:] + deleted[:first_vector]
+    puffin = delete_positions(table, {path: [1] for path in turned})
+    before = lineage(table)
+
+    replaced = replace_files(table, each)
+
+    assert replaced.conflicts == {
+        "1": f"rows of {one} were deleted later, by {puffin}",
+        "2": f"rows of {two} were deleted later, by {puffin}",
+    }
+    assert lineage(table) == before
+
+
 def test_an_append_between_two_attempts_gets_other_row_ids(table: Table) -> None:
     """The second attempt counts from the ids of the table as it is then."""
     one, two = add(table, rows(0, 2), rows(2, 2))

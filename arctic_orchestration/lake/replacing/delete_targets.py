@@ -70,16 +70,18 @@ class Reach:
         """``known`` is the path of a file that is readable if the storage answers."""
         self._io = io
         self._known = known
-        self._named: dict[str, frozenset[str] | None] = {}
-        self._only: dict[str, str | None] = {}
-        self._keys: dict[str, frozenset[str]] = {}
+        # Not by paths: one Puffin file has vectors of several data files.
+        self._named: dict[EntryKey, frozenset[str] | None] = {}
+        self._only: dict[EntryKey, str | None] = {}
+        self._keys: dict[EntryKey, frozenset[str]] = {}
 
     def only(self, file: DataFile) -> str | None:
         """Returns the key of the one data file of the deletes, if the manifest names only one."""
-        if file.file_path not in self._only:
+        key = key_of(file)
+        if key not in self._only:
             path = _only_path(file)
-            self._only[file.file_path] = None if path is None else file_key(path)
-        return self._only[file.file_path]
+            self._only[key] = None if path is None else file_key(path)
+        return self._only[key]
 
     def names(self, file: DataFile, path: str) -> bool:
         """Returns whether the deletes name a data file, or may do so.
@@ -94,9 +96,10 @@ class Reach:
         named = self.named(file)
         if named is None:
             return True
-        if file.file_path not in self._keys:
-            self._keys[file.file_path] = frozenset(map(file_key, named))
-        return file_key(path) in self._keys[file.file_path]
+        key = key_of(file)
+        if key not in self._keys:
+            self._keys[key] = frozenset(map(file_key, named))
+        return file_key(path) in self._keys[key]
 
     def named(self, file: DataFile) -> frozenset[str] | None:
         """Returns all data files that the deletes name, as they write them; None: unknown.
@@ -106,9 +109,10 @@ class Reach:
         """
         if (only := _only_path(file)) is not None:
             return frozenset({only})
-        if file.file_path not in self._named:
-            self._named[file.file_path] = self._read(file)
-        return self._named[file.file_path]
+        key = key_of(file)
+        if key not in self._named:
+            self._named[key] = self._read(file)
+        return self._named[key]
 
     def _read(self, file: DataFile) -> frozenset[str] | None:
         if file.file_format != FileFormat.PARQUET:
