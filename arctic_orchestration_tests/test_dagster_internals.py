@@ -180,6 +180,7 @@ USED: dict[str, tuple[str, ...]] = {
     ),
     # storages
     "legacy_storage": ("LegacyEventLogStorage", "LegacyRunStorage", "LegacyScheduleStorage"),
+    "ASSET_KEY_INDEX_COLS": (),
     "RUNLESS_JOB_NAME": (),
     "RUNLESS_RUN_ID": (),
     "SqlEventLogStorageTable": ("insert()", "c"),

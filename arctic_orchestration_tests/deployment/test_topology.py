@@ -23,7 +23,6 @@ import pytest
 
 from arctic_orchestration.compaction.commit.records import records
 from arctic_orchestration.compaction.work.workers import live_workers
-from arctic_orchestration.connection_pools import PatientPool
 from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.views.overview import overview
@@ -73,8 +72,6 @@ _RUNS = "{ runsOrError { ... on Runs { results { status tags { key value } } } }
 def made(
     tmp_path: Path, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Topology]:
-    # On a slow machine, threads wait longer for a connection; forked processes know it.
-    monkeypatch.setattr(PatientPool, "PATIENCE_SECONDS", float(SECONDS))
     with topology(
         tmp_path / "home",
         postgres_server,

@@ -25,6 +25,7 @@ import pyspark
 import pytest
 import yaml
 
+from arctic_orchestration.connection_pools import PatientPool
 from arctic_orchestration.dagster_internals import create_postgres_engine, replace_engine_factory
 from arctic_orchestration.lake import find_java
 from arctic_orchestration_tests.forking import forkserver
@@ -293,6 +294,8 @@ def _be(command: list[str], environment: dict[str, str], log: Path) -> None:
     os.chdir(environment["DAGSTER_HOME"])
     # Forked processes of other tests reuse connections, whatever they are.
     replace_engine_factory(create_postgres_engine)
+    # On a slow machine, threads wait longer for a connection.
+    PatientPool.PATIENCE_SECONDS = 300.0
     name = Path(command[0]).name
     if name == "dagster":
         forked_runs.put_in_place()
