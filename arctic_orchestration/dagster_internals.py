@@ -471,7 +471,7 @@ def store_runless_entries(
     from dagster._core.storage.event_log.migration import ASSET_KEY_INDEX_COLS
     from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 
-    # Of another connection, once; in the transaction it would be a second one.
+    # The storage asks for it once, on a connection of its own: not while this one is in use.
     storage.has_secondary_index(ASSET_KEY_INDEX_COLS)
     rows = [storage._event_to_row(entry) for entry in entries]
     new, number = SqlEventLogStorageTable.insert(), SqlEventLogStorageTable.c.id

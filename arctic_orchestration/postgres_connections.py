@@ -59,13 +59,22 @@ def reuse_in_instance(
 
 
 def reuse_from_now_on() -> None:
-    """Like :func:`reuse_in_process`, also where Dagster has not yet imported its storages.
-
-    For a code server, in which each tick has an instance of its own, and for the service.
-    """
-    with suppress(ModuleNotFoundError):
+    """Like :func:`reuse_in_process`, also where Dagster has not yet imported its storages."""
+    # Without a working driver there is no such instance; Dagster says so where there should be one.
+    with suppress(ImportError):
         import_module("dagster_postgres")
     reuse_in_process()
+
+
+def reuse_in_code_server(storage: str) -> None:
+    """Lets the instances of ticks reuse connections: each tick has one of its own.
+
+    Args:
+        storage: the configuration of Dagster's event log, which names its module. For others than
+            Postgres nothing is imported.
+    """
+    if "dagster_postgres" in storage:
+        reuse_from_now_on()
 
 
 def reused(url: str) -> sqlalchemy.Engine | None:

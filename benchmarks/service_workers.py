@@ -29,7 +29,7 @@ WORKERS, TASKS = 1_000, 100
 CLAIM_GOAL, IDLE_GOAL = 50, 0.05
 _TABLE = "lake.words"
 _MEASURED_SECONDS = 60
-_SETTLED_SECONDS = 20
+_WARM_UP_SECONDS = 20
 #: between two tasks, so that the worker waits again
 _PAUSE_SECONDS = 0.2
 
@@ -64,7 +64,7 @@ async def _share_of_a_core(port: int, pid: int) -> float:
         await request(port, "PUT", name, {"name": name})
     waiting = [asyncio.create_task(_claim_for_ever(port, name)) for name in names]
     # The first claims come all at once.
-    await asyncio.sleep(_SETTLED_SECONDS)
+    await asyncio.sleep(_WARM_UP_SECONDS)
     process = psutil.Process(pid)
     before, began_at = sum(process.cpu_times()[:2]), time.monotonic()
     await asyncio.sleep(_MEASURED_SECONDS)

@@ -230,7 +230,7 @@ def _service(made: Topology, database: Database) -> httpx2.Client:
         base_url=f"http://127.0.0.1:{made.port(3001)}/api/v1",
         headers={"Authorization": f"Bearer {token}"},
         trust_env=False,
-        timeout=300,
+        timeout=60,
     )
 
 
@@ -253,7 +253,7 @@ def _spark(made: Topology) -> Any:
 def _runs(made: Topology) -> list[tuple[str, str]]:
     """The schedules of their runs, with the status, as Dagster's webserver has them."""
     url = f"http://127.0.0.1:{made.port(3000)}"
-    with httpx2.Client(base_url=url, trust_env=False, timeout=300) as client:
+    with httpx2.Client(base_url=url, trust_env=False, timeout=60) as client:
         wait(made, lambda: _answer(client, "GET", "/server_info"), SECONDS, "the webserver answers")
         found = _answer(client, "POST", "/graphql", json={"query": _RUNS})["data"]["runsOrError"]
     tags = [{tag["key"]: tag["value"] for tag in run["tags"]} for run in found["results"]]

@@ -8,9 +8,9 @@ Before and after each commit of ours, Iceberg reads each row with its id and its
 
 import os
 import random
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from arctic_orchestration.lake.file_groups import LiveFile
 from arctic_orchestration_tests.lake.format_three import delete_values
 
 if TYPE_CHECKING:
@@ -170,7 +170,10 @@ class _RandomTable:
             meanwhile.append(change.format(f"lake.db.{self.name}"))
             self._count("meanwhile")
         chosen = self._random.choice([0, 1, None])
-        keep: Callable[[Any], bool] = lambda file: chosen is None or hash_of(file) % 2 == chosen  # noqa: E731
+
+        def keep(file: LiveFile) -> bool:
+            return chosen is None or hash_of(file) % 2 == chosen
+
         before = [] if meanwhile else [self.rows()]
         how, replaced = self._lake.replaced(
             self.name, keep, *meanwhile, then=lambda: before.append(self.rows())
@@ -229,6 +232,6 @@ class _RandomTable:
         self.happened[what] = self.happened.get(what, 0) + times
 
 
-def hash_of(file: Any) -> int:
+def hash_of(file: LiveFile) -> int:
     """A number for the partition of a file, the same in all processes."""
     return sum(repr((file.spec_id, file.partition)).encode())

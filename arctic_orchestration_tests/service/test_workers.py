@@ -1,9 +1,5 @@
 """``/workers``: registration, claims, heartbeats and reports, over REST."""
 
-import asyncio
-import threading
-import time
-from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -14,22 +10,17 @@ import sqlalchemy as sa
 from starlette.testclient import TestClient
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction.queue import claim_order, queues, task_store
+from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.queues import CompactionQueue
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.work import attempt_lookup, attempts
-from arctic_orchestration.compaction.work.http_source import Server
-from arctic_orchestration.service import claim_waiters
-from arctic_orchestration.service.claim_waiters import ClaimWaiters
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.compaction_tables import compaction_attempts
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import lake_in, offered, table_of
 from arctic_orchestration_tests.compaction.stored import planned, seen
-from arctic_orchestration_tests.proofs.dagster_processes import until
 from arctic_orchestration_tests.service.conftest import MakeApi
-from arctic_orchestration_tests.service.lossy_service import served
 from arctic_orchestration_tests.service.test_access import token
 
 _PATIENCE_SECONDS = 60
@@ -354,79 +345,3 @@ def test_a_table_whose_sort_column_is_gone_fails_its_task(
     assert f"arctic.compaction.sort of {after.table}: got 'gone'" in after.reason
     offered(database, table_of(catalog, "lake.sound"))
     assert claimed(client, "two")["table"]["name"] == "lake.sound"
-
-
-def test_a_thousand_claims_wait_without_threads(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One statement an interval for all of them; each task wakes one, in order of arrival."""
-    with database.begin() as tx:
-        queues.add_queue(tx, CompactionQueue(name="night"), utc_now())
-        seen(tx, "lake.words")
-        seen(tx, "lake.dark", queue="night")
-
-    async def wait() -> list[int]:
-        waiters = ClaimWaiters(database)
-        asked, answered = 0, Counter[str]()
-        ask = claim_order.claimable
-
-        def counted(*given: Any) -> Any:
-            # Those that are woken claim their tasks: what was answered once is taken.
-            nonlocal asked, answered
-            asked += 1
-            tasks = ask(*given) - answered
-            answered += tasks
-            return tasks
-
-        monkeypatch.setattr(claim_waiters, "claimable", counted)
-        woken: list[int] = []
-
-        async def one(number: int, *names: str) -> None:
-            if await waiters.wait(f"w{number}", names, _PATIENCE_SECONDS):
-                woken.append(number)
-
-        nights = asyncio.create_task(one(0, "night"))
-        others = [asyncio.create_task(one(number)) for number in range(1, 1001)]
-        while asked < 5:
-            await asyncio.sleep(claim_waiters.INTERVAL_SECONDS)
-        assert (woken, threading.active_count() < 50) == ([], True)
-        with database.begin() as tx:
-            offer(tx, "lake.words", [planned("a"), planned("b")], utc_now())
-        while len(woken) < 2:
-            await asyncio.sleep(claim_waiters.INTERVAL_SECONDS)
-        first = list(woken)
-        for task in (nights, *others):
-            task.cancel()
-        await asyncio.gather(nights, *others, return_exceptions=True)
-        return first
-
-    assert asyncio.run(wait()) == [1, 2]
-
-
-def test_a_waiting_claim_gets_a_task_soon(database: Database, tmp_path: Path) -> None:
-    """And an order to stop at once."""
-    answers: list[Any] = []
-    with served(database, tmp_path / "lake") as service:
-        server = Server(service.address)
-        server.request("PUT", "/w", {"name": "w"})
-
-        def wait() -> None:
-            body = {"key": f"k{len(answers)}", "wait_seconds": 50}
-            answers.append(server.request("POST", "/w/claim", body, wait=50))
-
-        def is_waiting() -> bool:
-            return bool(service.proxy.app.state.service.waiters._waiters)
-
-        for number in range(2):
-            thread = threading.Thread(target=wait)
-            thread.start()
-            until(is_waiting, _PATIENCE_SECONDS, "it waits")
-            begun_at = time.monotonic()
-            if number == 0:
-                offered(database, table_of(lake_in(tmp_path / "lake")))
-            else:
-                server.request("POST", "/w/stop")
-            thread.join(_PATIENCE_SECONDS)
-            assert time.monotonic() - begun_at < 40
-    assert answers[0]["assignment"]["table"]["name"] == "lake.words"
-    assert (answers[1]["order"], answers[1]["assignment"]) == ("stop", None)

@@ -281,7 +281,7 @@ class CompactionSensor(NamedTargetsSensor):
         storage = str(reference.event_storage_data)
         key = (settings.database_url, settings.catalog, str(settings.lake), storage)
         if key not in self._places:
-            postgres_connections.reuse_from_now_on()
+            postgres_connections.reuse_in_code_server(storage)
             # The instance of a tick ends with the tick; the log has connections of its own.
             log = DagsterLog(context.instance)
             self._places[key] = _Place(

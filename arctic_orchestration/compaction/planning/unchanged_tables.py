@@ -42,7 +42,7 @@ def find_unchanged(
         and memory.failures == 0
         and (memory.recheck_at is None or memory.recheck_at > now)
         and name in rows
-        and _is_settled(rows[name])
+        and _is_at_rest(rows[name])
     }
     if not candidates:
         return {}
@@ -63,7 +63,7 @@ def find_unchanged(
     }
 
 
-def _is_settled(row: CompactionTable) -> bool:
+def _is_at_rest(row: CompactionTable) -> bool:
     """Returns whether nothing is to be done for a table, and its queue is the one it wants."""
     is_queued = row.mapped_to is not None or row.property_queue in (None, row.queue)
     return row.due_since is None and row.gone_at is None and is_queued

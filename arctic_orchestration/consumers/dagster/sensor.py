@@ -225,9 +225,10 @@ class _Following:
         settings = self._consumer.settings
         # The instance is created on first use, and costs more than an idle tick.
         reference = context.instance_ref or context.instance.get_ref()
-        key = (settings.database_url, settings.cluster, str(reference.event_storage_data))
+        storage = str(reference.event_storage_data)
+        key = (settings.database_url, settings.cluster, storage)
         if key not in self._followers:
-            postgres_connections.reuse_from_now_on()
+            postgres_connections.reuse_in_code_server(storage)
             log = log_of(context.instance, [self._consumer.spec.asset])
             origin = context.code_location_origin
             # Sensors with one name in two locations have leases of their own.

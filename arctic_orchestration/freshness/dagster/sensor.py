@@ -148,9 +148,10 @@ class TaskSensor(NamedTargetsSensor):
         assert repository is not None
         # The instance is created on first use, and costs more than an idle tick.
         reference = context.instance_ref or context.instance.get_ref()
-        key = (settings.database_url, settings.cluster, location, str(reference.event_storage_data))
+        storage = str(reference.event_storage_data)
+        key = (settings.database_url, settings.cluster, location, storage)
         if key not in self._places:
-            postgres_connections.reuse_from_now_on()
+            postgres_connections.reuse_in_code_server(storage)
             # The instance of a tick ends with the tick; the log has connections of its own.
             log = DagsterLog(context.instance)
             self._places[key] = _place(settings, location, repository, log)
