@@ -1,25 +1,20 @@
-"""Tables of format 3 without Iceberg's own Spark: a writer, and a reader of the row lineage.
+"""A writer of tables of format 3, without Iceberg's own Spark.
 
-The writer commits data files, deletion vectors and equality deletes, as the specification says.
-The reader knows nothing of the library: it takes manifests and Puffin files with pyiceberg, applies
-the rules of the specification row by row, and gives each row its id and sequence number.
+It commits data files, deletion vectors and equality deletes, as the specification says.
 """
 
 import json
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.avro.file import AvroFile
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
-    MANIFEST_ENTRY_SCHEMAS,
-    MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
     DataFileContent,
     FileFormat,
@@ -27,13 +22,10 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    PartitionFieldSummary,
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
-from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
@@ -51,6 +43,13 @@ from arctic_orchestration.lake.replacing.manifest_writing import manifest_writer
 from arctic_orchestration.lake.replacing.replace import Replacement
 from arctic_orchestration.lake.row_lineage import LINEAGE
 from arctic_orchestration.lake.snapshot_writing import WithRowIds
+from arctic_orchestration_tests.lake.format_three_reader import (
+    entries_of,
+    is_data,
+    lineage,
+    live_entries,
+    vector,
+)
 from arctic_orchestration_tests.present import present
 
 SCHEMA = Schema(
@@ -68,14 +67,6 @@ _OFFSET = _NAMES.index("content_offset")
 _SIZE = _NAMES.index("content_size_in_bytes")
 
 Row = tuple[int, str, int]
-
-
-class Lineage(NamedTuple):
-    """A row as a reader of format 3 has it."""
-
-    row_id: int | None
-    last_updated: int | None
-    row: tuple[Any, ...]
 
 
 def new_table(
@@ -156,16 +147,16 @@ def delete_positions(table: Table, positions: Mapping[str, Collection[int]]) -> 
     Returns the path of the Puffin file.
     """
     table.refresh()
-    entries = {entry.data_file.file_path: entry for entry in _entries(table) if _is_data(entry)}
+    entries = {entry.data_file.file_path: entry for entry in live_entries(table) if is_data(entry)}
     older = {
         entry.data_file[_REFERENCED]: entry.data_file
-        for entry in _entries(table)
+        for entry in live_entries(table)
         if entry.data_file.file_format == FileFormat.PUFFIN
     }
     path = table.location_provider().new_data_location(f"deletes-{new_id(utc_now())}.puffin")
     vectors = {}
     for target, some in positions.items():
-        before = _vector(table, older[target]) if target in older else set()
+        before = vector(table, older[target]) if target in older else set()
         vectors[target] = sorted(before | set(some))
     added = []
     for target, (offset, size) in _write_puffin(table, path, vectors).items():
@@ -251,7 +242,7 @@ class _Commit(WithRowIds["_Commit"]):
 
     def _left(self, manifest: ManifestFile) -> ManifestFile | None:
         """The manifest without the files that are taken away."""
-        entries = list(_entries_of(self._transaction._table, manifest))
+        entries = list(entries_of(self._transaction._table, manifest))
         left = [
             entry
             for entry in entries
@@ -278,119 +269,6 @@ class _Commit(WithRowIds["_Commit"]):
                     )
                 )
         return writer.to_manifest_file()
-
-
-def lineage(table: Table, only: Collection[str] | None = None) -> list[Lineage]:
-    """The live rows with their lineage, in the order of their first column.
-
-    Args:
-        only: the paths of data files; None: all.
-    """
-    entries = list(_entries(table.refresh()))
-    found = []
-    for entry in filter(_is_data, entries):
-        if only is not None and entry.data_file.file_path not in only:
-            continue
-        gone, equal = _deleted(table, entry, entries)
-        found += _rows(table, entry, gone, equal)
-    return sorted(found, key=lambda one: one.row[0])
-
-
-def _rows(table: Table, entry: ManifestEntry, gone: set[int], equal: set[int]) -> list[Lineage]:
-    file = entry.data_file
-    first = file[_FIRST_ROW_ID]
-    found = []
-    for position, row in enumerate(pq.ParquetFile(file.file_path).read().to_pylist()):
-        own_id, own_number = row.pop("_row_id", None), row.pop(_LAST_UPDATED, None)
-        if position in gone or row["value"] in equal:
-            continue
-        values = tuple(row.get(field.name) for field in table.schema().fields)
-        if first is None:
-            found.append(Lineage(None, None, values))
-            continue
-        row_id = first + position if own_id is None else own_id
-        number = entry.sequence_number if own_number is None else own_number
-        found.append(Lineage(row_id, number, values))
-    return found
-
-
-def _deleted(
-    table: Table, entry: ManifestEntry, entries: Sequence[ManifestEntry]
-) -> tuple[set[int], set[int]]:
-    """The positions and the values that are deleted from a data file."""
-    file, number = entry.data_file, present(entry.sequence_number)
-    positions: set[int] = set()
-    vector: set[int] | None = None
-    equal: set[int] = set()
-    for other in entries:
-        delete, later = other.data_file, present(other.sequence_number)
-        if delete.content == DataFileContent.EQUALITY_DELETES:
-            if later > number and delete.partition == file.partition:
-                equal.update(pq.ParquetFile(delete.file_path).read()["value"].to_pylist())
-        elif delete.file_format == FileFormat.PUFFIN:
-            if delete[_REFERENCED] == file.file_path:
-                assert vector is None
-                assert later >= number
-                vector = _vector(table, delete)
-        elif delete.content == DataFileContent.POSITION_DELETES and later >= number:
-            rows = pq.ParquetFile(delete.file_path).read().to_pylist()
-            positions |= {row["pos"] for row in rows if row["file_path"] == file.file_path}
-    return positions if vector is None else vector, equal
-
-
-def delete_entries(table: Table) -> list[DataFile]:
-    """The live deletes of the table."""
-    return [one.data_file for one in _entries(table.refresh()) if not _is_data(one)]
-
-
-def _entries(table: Table) -> list[ManifestEntry]:
-    with AvroFile[ManifestFile](
-        table.io.new_input(present(table.current_snapshot()).manifest_list),
-        MANIFEST_LIST_FILE_SCHEMAS[3],
-        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
-        read_enums={517: ManifestContent},
-    ) as manifests:
-        return [entry for manifest in manifests for entry in _entries_of(table, manifest)]
-
-
-def _entries_of(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
-    """Live entries, with all that they inherit."""
-    found = []
-    next_row_id = manifest[len(MANIFEST_LIST_FILE_SCHEMAS[3].fields) - 1]
-    with AvroFile[ManifestEntry](
-        table.io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[3],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as entries:
-        for entry in entries:
-            if entry.status == ManifestEntryStatus.DELETED:
-                continue
-            file = entry.data_file
-            file.spec_id = manifest.partition_spec_id
-            if entry.sequence_number is None:
-                entry.sequence_number = manifest.sequence_number
-            if entry.file_sequence_number is None:
-                entry.file_sequence_number = manifest.sequence_number
-            if manifest.content == ManifestContent.DATA:
-                if next_row_id is None:
-                    assert file[_FIRST_ROW_ID] is None
-                elif file[_FIRST_ROW_ID] is None:
-                    file[_FIRST_ROW_ID] = next_row_id
-                    next_row_id += file.record_count
-            found.append(entry)
-    return found
-
-
-def _is_data(entry: ManifestEntry) -> bool:
-    return entry.data_file.content == DataFileContent.DATA
-
-
-def _vector(table: Table, delete: DataFile) -> set[int]:
-    with table.io.new_input(delete.file_path).open() as stream:
-        vectors = deletion_vectors_from_puffin_file(PuffinFile(stream.read()))
-    (found,) = (one for one in vectors if one.referenced_data_file == delete[_REFERENCED])
-    return set(found.to_vector().to_pylist())
 
 
 def _write(table: Table, path: str, rows: pa.Table) -> None:

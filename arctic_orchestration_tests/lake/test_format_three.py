@@ -28,20 +28,18 @@ from arctic_orchestration_tests.lake.delete_writer import Scope, add_position_de
 from arctic_orchestration_tests.lake.format_three import (
     BY_PART,
     SCHEMA,
-    Lineage,
     Row,
     add,
     commit,
     data_file,
-    delete_entries,
     delete_positions,
     delete_values,
-    lineage,
     merged,
     new_table,
     plan,
     upgrade,
 )
+from arctic_orchestration_tests.lake.format_three_reader import Lineage, delete_entries, lineage
 from arctic_orchestration_tests.lake.reference_merge import paths
 from arctic_orchestration_tests.present import present
 

@@ -18,7 +18,7 @@ from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots
 from arctic_orchestration.lake.upkeep.manifest_rewriting import rewrite_manifests
 from arctic_orchestration.lake.upkeep.orphans import remove_orphans
 from arctic_orchestration.settings import Settings
-from arctic_orchestration_tests.lake import format_three
+from arctic_orchestration_tests.lake import format_three, format_three_reader
 from arctic_orchestration_tests.lake.crashing_committer import LANDED, STEPS, commit_until
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
 from arctic_orchestration_tests.lake.expiring_tables import LATER, on_disk
@@ -49,7 +49,7 @@ def append(table: Table, number: int) -> None:
 def rows_of(table: Table) -> list[Any]:
     """The live rows; in format 3, which pyiceberg does not read whole, with their lineage."""
     if table.refresh().format_version == 3:
-        return format_three.lineage(table)
+        return format_three_reader.lineage(table)
     return sorted(table.scan().to_arrow().to_pylist(), key=repr)
 
 
@@ -133,9 +133,9 @@ def test_rows_of_an_upgraded_table_get_their_ids(catalog: Catalog) -> None:
     """As with any commit; those that have ids keep them."""
     table = format_three.upgrade(catalog, table_of(catalog, 2, 2))
     append(table, 2)
-    known = {one.row: one.row_id for one in format_three.lineage(table)}
+    known = {one.row: one.row_id for one in format_three_reader.lineage(table)}
     assert rewrite_manifests(table).merged == 3
-    ids = {one.row: present(one.row_id) for one in format_three.lineage(table)}
+    ids = {one.row: present(one.row_id) for one in format_three_reader.lineage(table)}
     assert len(set(ids.values())) == 9
     assert all(ids[row] == row_id for row, row_id in known.items() if row_id is not None)
 
