@@ -16,7 +16,6 @@ from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.work import attempt_lookup, attempts, task_source, workers
 from arctic_orchestration.compaction.work import worker as worker_module
-from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import What, Worker, WorkerEvent
 from arctic_orchestration.errors import (
@@ -27,7 +26,6 @@ from arctic_orchestration.errors import (
     WorkerBroken,
 )
 from arctic_orchestration.lake.file_groups import FileGroup
-from arctic_orchestration.leases import RENEWALS
 from arctic_orchestration.state.compaction_tables import compaction_attempts
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
@@ -395,36 +393,3 @@ def ends_in(state: Database, span: timedelta) -> datetime:
         at = database_time(tx) + span
         tx.execute(sa.update(compaction_attempts).values(expires_at=at))
     return at
-
-
-def test_a_merge_that_hangs_keeps_neither_its_task_nor_the_worker(
-    state: Database, catalog: Catalog
-) -> None:
-    """Its task is taken away, as at the execution timeout; another thread of the worker merges it.
-
-    The worker ends though the first merge still hangs; when that goes on, what it wrote is removed.
-    """
-    goes_on, hangs = threading.Event(), threading.Lock()
-
-    def first_hangs(group: FileGroup) -> None:
-        if hangs.acquire(blocking=False):
-            with state.begin() as tx:
-                # The worker goes on to renew, and finds out by that.
-                assert attempts.expire(tx, time=lambda tx: database_time(tx) + LONG) == 1
-            assert goes_on.wait(2 * _PATIENCE_SECONDS)
-
-    offered(state, table_of(catalog, files=3))
-    merging = Merging(first_hangs)
-    worker = Worker(DatabaseSource(state, catalog, life=timedelta(seconds=5 * RENEWALS)), merging)
-    done = worker.run(AT_ONCE)
-    (task,) = tasks_of(state)
-    with state.read() as tx:
-        tried = [one.state for one in attempt_lookup.attempts_of(tx, task.id)]
-    assert tried[0] is AttemptState.LOST
-    assert not goes_on.is_set()
-    assert task.state is TaskState.MERGED
-    assert (tried, done.of(What.MERGED)) == ([AttemptState.LOST, AttemptState.MERGED], 1)
-    hung, merged = (Path(directory) for directory in merging.directories)
-    goes_on.set()
-    until(lambda: not hung.exists(), _PATIENCE_SECONDS, "what the hanging merge wrote is removed")
-    assert merged.exists()

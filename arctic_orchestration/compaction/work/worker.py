@@ -205,8 +205,8 @@ class Worker:
     def _at_work(self) -> threading.Thread | None:
         """Returns a thread that has not ended, and whose merge does not hang."""
         with self._lock:
-            threads = [one for one in self._threads if one not in self._hanging]
-        return next((one for one in threads if one.is_alive()), None)
+            threads = (one for one in self._threads if one not in self._hanging)
+            return next((one for one in threads if one.is_alive()), None)
 
     def _replace(self, held: ClaimedTask) -> None:
         """Starts a thread in place of one whose merge exceeds its time limit."""
@@ -214,22 +214,19 @@ class Worker:
         if self._source.state(held.claim) is not AttemptState.LOST:
             # It has just reported.
             return
+        # At once: a worker none of whose threads is at work ends, and the merge may end now.
         with self._lock:
             thread = self._merging.get(id)
             if thread is None or held.replaced:
                 return
             held.replaced = True
-            too_many = len(self._hanging) >= _MOST_HANGING
+            if len(self._hanging) >= _MOST_HANGING:
+                self._broken = f"{_MOST_HANGING + 1} merges took longer than they may"
+                self._draining.set()
+            elif not self._draining.is_set():
+                self._start_thread()
+            self._hanging.add(thread)
         _log.warning("task %s is lost: its merge takes longer than it may", held.claim.task.id)
-        if too_many:
-            self._broken = f"{_MOST_HANGING + 1} merges took longer than they may"
-            self._draining.set()
-        elif not self._draining.is_set():
-            # Before the other one counts as hanging: without a thread the worker would end.
-            self._start_thread()
-        with self._lock:
-            if id in self._merging:
-                self._hanging.add(thread)
 
     def _work(self, until_idle: timedelta | None) -> None:
         idle_since = time.monotonic()
