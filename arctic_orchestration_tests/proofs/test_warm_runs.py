@@ -194,10 +194,12 @@ class WarmLake:
             os.kill(process.pid, how)
             process.join(_SECONDS / 2)
             if process.exitcode is None:
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                signals = [line for line in status.splitlines() if line.startswith(("Sig", "Shd"))]
                 os.kill(process.pid, signal.SIGUSR1)
                 time.sleep(1)
                 log = (self.home / f"{role}.log").read_text(errors="replace")
-                raise AssertionError(f"the {role} does not end:\n{log[-8000:]}")
+                raise AssertionError(f"the {role} does not end: {signals}\n{log[-8000:]}")
             if what == "daemon":
                 self.daemon = self._start(DAEMON)
             else:
