@@ -1,12 +1,18 @@
 """Limits the connections to Postgres that a process opens under load."""
 
+import logging
 import threading
 from collections import Counter
 from typing import Any
 
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 
+_log = logging.getLogger("arctic.connections")
+
 _HOLDER = "arctic_holder"
+
+
+_NONE_FREE = "All %d connections were in use for %s s; one more is opened until it is not needed."
 
 
 class PatientPool(QueuePool):
@@ -34,8 +40,8 @@ class PatientPool(QueuePool):
         """
         thread = threading.get_ident()
         with self._returned:
-            if thread not in self._held:
-                self._returned.wait_for(self._has_free, self.PATIENCE_SECONDS)
+            if not (thread in self._held or self._waited()):
+                _log.warning(_NONE_FREE, self.size(), self.PATIENCE_SECONDS)
             self._held[thread] += 1
         try:
             connection = super().connect()
@@ -46,6 +52,10 @@ class PatientPool(QueuePool):
         assert connection.record_info is not None
         connection.record_info[_HOLDER] = thread
         return connection
+
+    def _waited(self) -> bool:
+        """Whether one is free, now or before the timeout."""
+        return self._returned.wait_for(self._has_free, self.PATIENCE_SECONDS)
 
     def _has_free(self) -> bool:
         return self._held.total() < self.size()

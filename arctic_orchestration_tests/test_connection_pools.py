@@ -64,9 +64,12 @@ def flood(engine: sa.Engine) -> int:
     return peak.count
 
 
-def test_threads_share_two_connections(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_two_connections(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     be_patient(engine, monkeypatch, LONG)
     assert flood(engine) == 2
+    assert caplog.text == ""
     assert engine.pool.checkedin() == 2  # type: ignore[attr-defined]
 
 
@@ -79,7 +82,7 @@ def test_without_patience_each_has_its_own(
 
 
 def test_threads_that_wait_for_a_lock_do_not_stop_others(
-    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As in a feature whose rows somebody has locked, beside others of its process."""
     be_patient(engine, monkeypatch, 0.2)
@@ -98,6 +101,7 @@ def test_threads_that_wait_for_a_lock_do_not_stop_others(
         assert in_thread(lambda: one(engine)) == 1
     for thread in threads:
         thread.join()
+    assert "All 2 connections were in use for 0.2 s" in caplog.text
     # What was opened beyond the two is closed.
     assert in_thread(lambda: one(engine)) == 1
     assert engine.pool.checkedin() == 2  # type: ignore[attr-defined]
