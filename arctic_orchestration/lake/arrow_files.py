@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
 from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.merging.sort_keys import Order
 from arctic_orchestration.lake.row_lineage import Inherited
 
 MIB = 1 << 20
@@ -40,6 +41,8 @@ class Writing:
     #: the paths of the leaf columns with statistics, or whether all have them
     statistics: bool | list[str] = True
     rows_per_file: int
+    #: None: the rows stay in their order
+    order: Order | None = None
     row_group_bytes: int = ROW_GROUP_BYTES
     zstd_level: int = ZSTD_LEVEL
 

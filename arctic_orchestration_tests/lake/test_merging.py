@@ -277,7 +277,10 @@ def order(catalog: Catalog, name: str, *fields: SortField) -> Table:
     return catalog.create_table(name, schema, sort_order=SortOrder(*fields))
 
 
-def test_outputs_are_sorted_as_the_table_says(spark: SparkSession, catalog: Catalog) -> None:
+@pytest.mark.parametrize("engine", Engine)
+def test_outputs_are_sorted_as_the_table_says(
+    spark: SparkSession, catalog: Catalog, engine: Engine
+) -> None:
     """By the day, the latest first and no day last; then by the first letter; then by the id."""
     table = order(
         catalog,
@@ -299,12 +302,13 @@ def test_outputs_are_sorted_as_the_table_says(spark: SparkSession, catalog: Cata
     ]
     values = [{"id": one, "text": text, "at": at} for one, text, at in rows]
     fill(table, values[:3], values[3:])
-    done = merged(spark, table, group_of(table))
+    done = merged(spark, table, group_of(table), engine=engine)
     assert ids(done) == [100, 9, 10, None, 2, 1, 3]
     assert done.sort_order_id == table.sort_order().order_id == 1
 
 
-def test_a_table_sorted_by_buckets(spark: SparkSession, catalog: Catalog) -> None:
+@pytest.mark.parametrize("engine", Engine)
+def test_a_table_sorted_by_buckets(spark: SparkSession, catalog: Catalog, engine: Engine) -> None:
     """The buckets come in order, as pyiceberg counts them, whatever their first digits."""
     bucket: BucketTransform[int] = BucketTransform(16)
     table = order(
@@ -313,7 +317,7 @@ def test_a_table_sorted_by_buckets(spark: SparkSession, catalog: Catalog) -> Non
         SortField(1, bucket, SortDirection.ASC, NullOrder.NULLS_FIRST),
     )
     fill(table, *numbered(list(range(50)), list(range(50, 100))))
-    done = merged(spark, table, group_of(table), target_bytes=1)
+    done = merged(spark, table, group_of(table), target_bytes=1, engine=engine)
     found = [present(bucket.transform(LongType())(number)) for number in ids(done)]
     assert sorted(ids(done)) == list(range(100))
     assert found == sorted(found)

@@ -19,8 +19,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import PyArrowFileIO, pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.sorting import SortField, SortOrder
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
@@ -354,7 +352,3 @@ def test_why_spark_reads_a_group(catalog: Catalog, tmp_path: Path) -> None:
     arrays = [pa.array(["x"], second.type), pa.array([2])]
     pq.write_table(pa.Table.from_arrays(arrays, schema=kept), path)
     assert isinstance(plain_files(table, group), PlainFiles)
-    catalog.create_namespace_if_not_exists("lake")
-    order = SortOrder(SortField(1, IdentityTransform()))
-    table = catalog.create_table("lake.reasons_sorted", ID, sort_order=order)
-    assert plain_files(table, group) == "merged files are sorted"

@@ -12,8 +12,9 @@ the safe side, unless rows become far wider within a row group. They also need t
 and pyiceberg; without them Spark's own rows are used, and the reason is reported.
 """
 
+import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.file_sizes import outputs_wanted
+from arctic_orchestration.lake.merging.arrow_sorting import sorted_rows
 from arctic_orchestration.lake.merging.lineage import with_values
 from arctic_orchestration.lake.merging.plain_files import PlainFiles, writing_of
 from arctic_orchestration.lake.row_lineage import Inherited
@@ -84,6 +86,7 @@ def rewritten(
         lineage=plain.lineage,
         constants=plain.constants,
         statistics=plain.statistics,
+        order=plain.order,
     )
     paths = [file.path for file in group.files]
     work = partial(_in_worker, sendable_io(table.io), paths, directory.rstrip("/"), writing)
@@ -103,7 +106,7 @@ def rewritten(
 def rewrite_files(
     io: FileIO, paths: Sequence[str], directory: str, writing: Writing, *, name: str
 ) -> list[str]:
-    """Reads Parquet files in sequence and writes their rows into new ones.
+    """Reads Parquet files in sequence and writes their rows into new ones, sorted if required.
 
     Columns are matched by name and have the same types in all files. Row groups have at most a
     million rows and end once they reach ``row_group_bytes`` of decoded values. A failure leaves
@@ -118,10 +121,17 @@ def rewrite_files(
     """
     outputs = OutputFiles(io, f"{directory}/{name}", writing)
     most = min(PIECE_BYTES, writing.row_group_bytes)
-    try:
-        lineage = itertools.repeat(None) if writing.lineage is None else writing.lineage
+    lineage = itertools.repeat(None) if writing.lineage is None else writing.lineage
+
+    def rows(names: list[str] | None) -> Generator[pa.Table, None, None]:
         for path, inherited in zip(paths, lineage, strict=False):
-            for piece in pieces(io, path, most, _fitting(writing, inherited)):
+            convert = _fitting(writing, inherited) if names is None else _only(names, writing)
+            yield from pieces(io, path, most, convert, lambda _: names)
+
+    try:
+        order = writing.order
+        with contextlib.closing(rows(None) if order is None else sorted_rows(rows, order)) as found:
+            for piece in found:
                 outputs.add(piece)
         outputs.finish()
     except BaseException:
@@ -148,6 +158,12 @@ def _fitting(writing: Writing, inherited: Inherited | None) -> Callable[[pa.Tabl
         return piece.select(writing.columns.names).cast(writing.columns)
 
     return fitted
+
+
+def _only(names: list[str], writing: Writing) -> Callable[[pa.Table], pa.Table]:
+    """Returns what leaves so many columns of the pieces, in the outputs' types."""
+    columns = pa.schema([writing.columns.field(name) for name in names])
+    return lambda piece: piece.select(names).cast(columns)
 
 
 def _run(spark: "SparkSession", work: "_Work") -> list[str] | str:

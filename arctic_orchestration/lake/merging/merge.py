@@ -194,7 +194,7 @@ def _decoded(
                 outputs = _finished(table, paths)
                 _require_all(table, group, 0, outputs)
                 how = "by Arrow in a worker of Spark, as rows and columns stay as they are"
-                return (outputs, 0, None), f"decoded {how}"
+                return (outputs, 0, _sort_order_id(table)), f"decoded {how}"
         if engine == Engine.ARROW:
             raise LakeError(f"{name}: Arrow cannot decode {len(group.files)} files: {reason}")
     written, missing = _decoded_by_spark(spark, table, group, directory, target_bytes)
@@ -217,9 +217,13 @@ def _decoded_by_spark(
         deleted = live.deleted_by_position + live.deleted_by_equality()
     outputs = _finished(table, paths)
     _require_all(table, group, deleted, outputs)
-    # That of the table is no longer kept where a property has another one.
-    by_order = sorts and clustering_of(table) is None
-    return (outputs, deleted, table.sort_order().order_id if by_order else None), live.through_arrow
+    return (outputs, deleted, _sort_order_id(table)), live.through_arrow
+
+
+def _sort_order_id(table: Table) -> int | None:
+    # The table's order is not kept where a property has another one.
+    by_order = is_sorted(table) and clustering_of(table) is None
+    return table.sort_order().order_id if by_order else None
 
 
 def _remove_others(table: Table, directory: str, paths: list[str]) -> None:

@@ -1,8 +1,8 @@
 """Groups of files that Arrow may decode: their rows stay unchanged.
 
-Spark reads the others: it applies deletes, sorts, and matches renamed and widened columns by their
-ids. It also refuses unreadable files, so nothing is refused here: anything unusual about a file is
-a reason to use Spark.
+Spark reads the others: it applies deletes, and matches renamed and widened columns by their ids.
+It also refuses unreadable files, so nothing is refused here: anything unusual about a file is a
+reason to use Spark.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,6 @@ from arctic_orchestration.lake.arrow_files import (
     ZSTD_LEVEL,
     Writing,
 )
-from arctic_orchestration.lake.clustering import is_sorted
 from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.file_metrics import is_bounded
@@ -30,6 +29,7 @@ from arctic_orchestration.lake.merging.lineage import lineage_of, with_own_linea
 from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes, zstd_level
 from arctic_orchestration.lake.merging.partition_values import UNKNOWN, partition_values
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
+from arctic_orchestration.lake.merging.sort_keys import Order, order_of
 from arctic_orchestration.lake.merging.strategy import misfits
 from arctic_orchestration.lake.name_mapping import names_of
 from arctic_orchestration.lake.parquet_footers import counts_days_as_julian
@@ -50,6 +50,8 @@ class PlainFiles:
     constants: Mapping[str, pa.Scalar]
     #: the paths of the leaf columns with statistics, or whether all have them
     statistics: bool | list[str]
+    #: None: the rows stay in their order
+    order: Order | None
 
 
 def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
@@ -86,7 +88,13 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
             for name, value in constants.items()
             if name not in statistics and not pa.types.is_floating(value.type)
         ]
-    return PlainFiles(columns=columns, lineage=lineage, constants=constants, statistics=statistics)
+    return PlainFiles(
+        columns=columns,
+        lineage=lineage,
+        constants=constants,
+        statistics=statistics,
+        order=order_of(table, constants.keys()),
+    )
 
 
 def writing_of(table: Table, rows_per_file: int, *, schema: Schema | None = None) -> Writing:
@@ -122,8 +130,6 @@ def _known_hindrance(table: Table, group: FileGroup) -> str | None:
     deleted = sum(1 for file in group.files if file.deletes)
     if deleted:
         return f"rows are deleted from {deleted} of {len(group.files)} files"
-    if is_sorted(table):
-        return "merged files are sorted"
     if any(file.file_format.lower() != "parquet" for file in group.files):
         return "not all files are Parquet"
     paths = {plain_path(file.path) for file in group.files}

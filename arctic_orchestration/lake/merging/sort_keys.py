@@ -1,0 +1,117 @@
+"""What the rows of merged files are sorted by, and its values in Arrow."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import NullOrder, SortDirection
+from pyiceberg.transforms import IdentityTransform, Transform, VoidTransform
+from pyiceberg.types import IcebergType
+
+from arctic_orchestration.lake.clustering import clustering_of
+from arctic_orchestration.lake.schema import path_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """What rows are sorted by: a column, or a field of structs."""
+
+    path: tuple[str, ...]
+    kind: IcebergType
+    #: None: the value itself
+    transform: Transform[Any, Any] | None = None
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """By one key after the other, or along a curve over all of them."""
+
+    keys: tuple[Key, ...]
+    curve: bool = False
+
+
+def order_of(table: Table, constant: Collection[str]) -> Order | None:
+    """Returns the order of merged rows: by the property, else by the table's sort order.
+
+    Args:
+        constant: the columns that have one value in all rows.
+
+    Errors:
+        InvalidInput: the property is invalid.
+        UnsupportedTable: the table is sorted by a column inside a list or a map.
+    """
+    schema = table.schema()
+    clustering = clustering_of(table)
+    if clustering is not None:
+        fields = [schema.find_field(one.name) for one in clustering.columns]
+        keys = [
+            Key(
+                path=path_of(schema, field.field_id),
+                kind=field.field_type,
+                descending=one.descending,
+                nulls_first=not one.descending,
+            )
+            for one, field in zip(clustering.columns, fields, strict=True)
+        ]
+    else:
+        keys = [
+            Key(
+                path=path_of(schema, one.source_id),
+                kind=schema.find_type(one.source_id),
+                transform=None if isinstance(one.transform, IdentityTransform) else one.transform,
+                descending=one.direction == SortDirection.DESC,
+                nulls_first=one.null_order == NullOrder.NULLS_FIRST,
+            )
+            for one in table.sort_order().fields
+            if not isinstance(one.transform, VoidTransform)
+        ]
+    keys = [key for key in keys if key.path[0] not in constant]
+    curve = clustering is not None and clustering.z_order
+    return Order(keys=tuple(keys), curve=curve) if keys else None
+
+
+def key_values(table: pa.Table, key: Key) -> pa.Array:
+    """Returns the key of each row, in a type whose order is that of Iceberg."""
+    values = one_array(table.column(key.path[0]))
+    for name in key.path[1:]:
+        values = pc.struct_field(values, [name])
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if key.transform is not None:
+        values = one_array(key.transform.pyarrow_transform(key.kind)(values))
+    kind = values.type
+    if pa.types.is_floating(kind):
+        return _whole(values)
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return values.cast(pa.int64())
+    if pa.types.is_date32(kind):
+        return values.view(pa.int32()).cast(pa.int64())
+    if pa.types.is_temporal(kind):
+        return values.view(pa.int64())
+    return values
+
+
+def _whole(values: pa.Array) -> pa.Array:
+    """Returns whole numbers with the order of floats: infinities, and NaN above all.
+
+    The bits of positive floats have their order; those of negative ones have the reverse.
+    """
+    floats = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+    # Both zeros are equal, and all NaN.
+    floats = np.where(np.isnan(floats), np.nan, floats + 0.0)
+    bits = floats.view(np.int64)
+    mask = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+    return pa.array(np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits), mask=mask)
+
+
+def one_array(values: Any) -> pa.Array:
+    """Returns the chunks as one array."""
+    if isinstance(values, pa.ChunkedArray):
+        return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
+    return values
