@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
-from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.merging.deletes import DeletedPositions, plain_path
 from arctic_orchestration.lake.merging.sort_keys import Order
 from arctic_orchestration.lake.row_lineage import Inherited
 
@@ -36,6 +36,8 @@ class Writing:
     columns: pa.Schema
     #: what the rows of each input inherit; None: the rows have no lineage
     lineage: Sequence[Inherited] | None = None
+    #: the deleted positions of each input; None: there are none
+    deleted: Sequence[DeletedPositions | None] | None = None
     #: the values of columns that inputs leave out, by name
     constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
     #: the paths of the leaf columns with statistics, or whether all have them
@@ -97,8 +99,9 @@ def pieces(
                 found = (pa.Table.from_batches([batch]) for batch in batches)
             for one in found:
                 piece = convert(one)
-                width = max(width, piece.nbytes / len(piece))
-                yield piece
+                if len(piece):
+                    width = max(width, piece.nbytes / len(piece))
+                    yield piece
 
 
 class OutputFiles:

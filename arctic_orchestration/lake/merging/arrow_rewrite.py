@@ -1,15 +1,16 @@
 """Decodes plain files with Arrow, in a Python worker of Spark, and rewrites them as larger ones.
 
-For unchanged rows, Arrow needs a third of the CPU time of Spark's rows: values stay in columns from
-file to file. It is a Spark job of one task, so it runs where Spark's tasks run, on a cluster too,
-and in parallel with other groups.
+Where columns stay as they are, Arrow needs a third of the CPU time of Spark's rows: values stay in
+columns from file to file. It is a Spark job of one task, so it runs where Spark's tasks run, on a
+cluster too, and in parallel with other groups.
 
 Memory: the worker is a process beside the JVM. It holds one row group that is being filled (128 MiB
 decoded, see :func:`rewrite_files`), a piece of the input (32 MiB) and the encoded bytes of an input
 row group (parts of it, if it is large): with Python itself 450 MB were measured for 16 files of 14
-MB. Executors need as much in ``spark.executor.memoryOverhead`` for each of their cores; 1 GB is on
-the safe side, unless rows become far wider within a row group. They also need this package, pyarrow
-and pyiceberg; without them Spark's own rows are used, and the reason is reported.
+MB, and 160 MB more where rows are sorted. Executors need as much in
+``spark.executor.memoryOverhead`` for each of their cores; 1 GB is on the safe side, unless rows
+become far wider within a row group. They also need this package, pyarrow and pyiceberg; without
+them Spark's own rows are used, and the reason is reported.
 """
 
 import contextlib
@@ -34,6 +35,7 @@ from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.file_sizes import outputs_wanted
 from arctic_orchestration.lake.merging.arrow_sorting import sorted_rows
+from arctic_orchestration.lake.merging.deletes import DeletedPositions, deleted_positions
 from arctic_orchestration.lake.merging.lineage import with_values
 from arctic_orchestration.lake.merging.plain_files import PlainFiles, writing_of
 from arctic_orchestration.lake.row_lineage import Inherited
@@ -63,14 +65,16 @@ def rewritten(
     plain: PlainFiles,
     directory: str,
     target_bytes: int,
-) -> list[str]:
-    """Rewrites the rows of plain files, in group order, into new files; returns their paths.
+) -> tuple[list[str], int]:
+    """Rewrites the rows of plain files, without those that are deleted by position, into new files.
 
+    Returns their paths, and the number of deleted rows. Rows stay in their order, or are sorted.
     All outputs but the last have the same number of rows. The caller removes what a failed or
     repeated task left in the directory: with the directory, or all files that are not returned.
 
     Errors:
         LakeError: a file is missing or broken, or the disk is full.
+        UnsupportedFile: a position delete names a data file in another form than the table.
         InvalidInput: a property of the table is invalid.
         WorkersUnable: an executor lacks Python, this package or what it needs.
         PySparkException, Py4JError: Spark failed.
@@ -78,14 +82,17 @@ def rewritten(
     unable = _unable.setdefault(spark, {})
     if reason := unable.get(type(table.io)):
         raise WorkersUnable(reason)
+    positions = deleted_positions(table.io, group.files)
+    deleted = sum(map(len, positions.values()))
     size = sum(file.size for file in group.files)
     count = outputs_wanted(size, target_bytes, files=len(group.files))
     writing = replace(
-        writing_of(table, max(1, -(-group.rows // count))),
+        writing_of(table, max(1, -(-(group.rows - deleted) // count))),
         columns=plain.columns,
         lineage=plain.lineage,
         constants=plain.constants,
         statistics=plain.statistics,
+        deleted=[positions.get(file.path) for file in group.files] if positions else None,
         order=plain.order,
     )
     paths = [file.path for file in group.files]
@@ -99,8 +106,7 @@ def rewritten(
         raise
     if isinstance(answer, str):
         raise LakeError(f"{'.'.join(table.name())}: merging {len(paths)} files failed: {answer}")
-    found: list[str] = answer
-    return found
+    return answer, deleted
 
 
 def rewrite_files(
@@ -122,10 +128,11 @@ def rewrite_files(
     outputs = OutputFiles(io, f"{directory}/{name}", writing)
     most = min(PIECE_BYTES, writing.row_group_bytes)
     lineage = itertools.repeat(None) if writing.lineage is None else writing.lineage
+    deleted = itertools.repeat(None) if writing.deleted is None else writing.deleted
 
     def rows(names: list[str] | None) -> Generator[pa.Table, None, None]:
-        for path, inherited in zip(paths, lineage, strict=False):
-            convert = _fitting(writing, inherited) if names is None else _only(names, writing)
+        for path, inherited, gone in zip(paths, lineage, deleted, strict=False):
+            convert = _fitting(writing, inherited, gone) if names is None else _only(names, writing)
             yield from pieces(io, path, most, convert, lambda _: names)
 
     try:
@@ -143,15 +150,19 @@ def rewrite_files(
     return outputs.paths
 
 
-def _fitting(writing: Writing, inherited: Inherited | None) -> Callable[[pa.Table], pa.Table]:
-    """Returns what brings the pieces of one file, in their order, into the outputs' schema."""
+def _fitting(
+    writing: Writing, inherited: Inherited | None, deleted: DeletedPositions | None
+) -> Callable[[pa.Table], pa.Table]:
+    """Returns what brings the live rows of one file's pieces, in turn, into the outputs' schema."""
     position = 0
 
     def fitted(piece: pa.Table) -> pa.Table:
         nonlocal position
+        start, position = position, position + len(piece)
         if inherited is not None:
-            piece = with_values(piece, inherited, position)
-            position += len(piece)
+            piece = with_values(piece, inherited, start)
+        if deleted is not None:
+            piece = piece.filter(pa.array(deleted.kept(start, position)))
         for name, value in writing.constants.items():
             if name not in piece.column_names:
                 piece = piece.append_column(name, pa.repeat(value, len(piece)))

@@ -61,6 +61,13 @@ class DeletedPositions:
         bits = np.left_shift(np.uint64(1), (positions & 63).astype(np.uint64))
         np.bitwise_or.at(self.words, positions >> 6, bits)
 
+    def kept(self, start: int, end: int) -> npt.NDArray[np.bool_]:
+        """Returns for each position of a range whether it is not deleted."""
+        some = self.words[start >> 6 : (end + 63) >> 6].astype("<u8").view(np.uint8)
+        bits: npt.NDArray[np.bool_] = np.unpackbits(some, bitorder="little") == 0
+        first = start & 63
+        return bits[first : first + end - start]
+
     def __len__(self) -> int:
         """Returns the number of different positions."""
         return int.from_bytes(self.words.tobytes(), "little").bit_count()

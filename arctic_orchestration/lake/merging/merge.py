@@ -50,7 +50,7 @@ _FILES_AT_ONCE = 8
 class Engine(StrEnum):
     """The engine that decodes the rows."""
 
-    #: Arrow, in a Python worker of Spark; for files with unchanged rows
+    #: Arrow, in a Python worker of Spark; for files with unchanged columns
     ARROW = "arrow"
     #: Spark's own rows; for all files
     SPARK = "spark"
@@ -186,15 +186,15 @@ def _decoded(
             reason = plain
         else:
             try:
-                paths = rewritten(spark, table, group, plain, directory, target_bytes)
+                paths, deleted = rewritten(spark, table, group, plain, directory, target_bytes)
             except WorkersUnable as error:
                 reason = f"Spark's workers cannot run it in Python: {error}"
             else:
                 _remove_others(table, directory, paths)
                 outputs = _finished(table, paths)
-                _require_all(table, group, 0, outputs)
-                how = "by Arrow in a worker of Spark, as rows and columns stay as they are"
-                return (outputs, 0, _sort_order_id(table)), f"decoded {how}"
+                _require_all(table, group, deleted, outputs)
+                how = "by Arrow in a worker of Spark, as columns stay as they are"
+                return (outputs, deleted, _sort_order_id(table)), f"decoded {how}"
         if engine == Engine.ARROW:
             raise LakeError(f"{name}: Arrow cannot decode {len(group.files)} files: {reason}")
     written, missing = _decoded_by_spark(spark, table, group, directory, target_bytes)

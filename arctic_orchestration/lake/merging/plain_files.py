@@ -1,8 +1,8 @@
-"""Groups of files that Arrow may decode: their rows stay unchanged.
+"""Groups of files that Arrow may decode: their columns stay unchanged.
 
-Spark reads the others: it applies deletes, and matches renamed and widened columns by their ids.
-It also refuses unreadable files, so nothing is refused here: anything unusual about a file is a
-reason to use Spark.
+Spark reads the others: it deletes rows by their values, and matches renamed and widened columns by
+their ids. It also refuses unreadable files, so nothing is refused here: anything unusual about a
+file is a reason to use Spark.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from arctic_orchestration.lake.arrow_files import (
     Writing,
 )
 from arctic_orchestration.lake.file_access import sendable_io
-from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.file_groups import DeleteKind, FileGroup
 from arctic_orchestration.lake.file_metrics import is_bounded
 from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.merging.lineage import lineage_of, with_own_lineage
@@ -38,7 +38,7 @@ from arctic_orchestration.lake.row_lineage import LINEAGE, Inherited, with_linea
 
 @dataclass(frozen=True, kw_only=True)
 class PlainFiles:
-    """Files whose rows are written unchanged."""
+    """Files whose columns are written unchanged."""
 
     #: the table's columns with their ids; only the keys of maps are required, since files of other
     #: writers need not satisfy the table's requirements
@@ -127,9 +127,9 @@ def writing_of(table: Table, rows_per_file: int, *, schema: Schema | None = None
 
 
 def _known_hindrance(table: Table, group: FileGroup) -> str | None:
-    deleted = sum(1 for file in group.files if file.deletes)
-    if deleted:
-        return f"rows are deleted from {deleted} of {len(group.files)} files"
+    kinds = [{delete.kind for delete in file.deletes} for file in group.files]
+    if by_value := sum(DeleteKind.EQUALITY in found for found in kinds):
+        return f"rows are deleted by their values from {by_value} of {len(kinds)} files"
     if any(file.file_format.lower() != "parquet" for file in group.files):
         return "not all files are Parquet"
     paths = {plain_path(file.path) for file in group.files}
