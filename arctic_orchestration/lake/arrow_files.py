@@ -5,17 +5,15 @@ it is large), and one row group that is being filled.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
-from arctic_orchestration.lake.merging.deletes import DeletedPositions, plain_path
-from arctic_orchestration.lake.merging.sort_keys import Order
-from arctic_orchestration.lake.row_lineage import Inherited
+from arctic_orchestration.lake.merging.deletes import plain_path
 
 MIB = 1 << 20
 #: Decoded bytes of a row group, and the maximum for a table's property.
@@ -34,17 +32,9 @@ class Writing:
     """The parameters of the outputs."""
 
     columns: pa.Schema
-    #: what the rows of each input inherit; None: the rows have no lineage
-    lineage: Sequence[Inherited] | None = None
-    #: the deleted positions of each input; None: there are none
-    deleted: Sequence[DeletedPositions | None] | None = None
-    #: the values of columns that inputs leave out, by name
-    constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
     #: the paths of the leaf columns with statistics, or whether all have them
     statistics: bool | list[str] = True
     rows_per_file: int
-    #: None: the rows stay in their order
-    order: Order | None = None
     row_group_bytes: int = ROW_GROUP_BYTES
     zstd_level: int = ZSTD_LEVEL
 

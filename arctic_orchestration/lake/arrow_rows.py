@@ -7,7 +7,7 @@ Columns are found by field id, as Spark's own reader does with the lake's settin
 projection is not used: it makes a null list of structs an empty one.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -124,7 +124,7 @@ def _columns(
     for field in struct.fields:
         place = places.get(field.field_id)
         if place is None:
-            found.append(pa.nulls(len(rows), _arrow_type(field.field_type)))
+            found.append(pa.nulls(len(rows), arrow_type(field.field_type)))
         else:
             column = rows.column(place) if isinstance(rows, pa.RecordBatch) else rows.field(place)
             inside = below(mapped, fields[place].name)
@@ -135,23 +135,24 @@ def _columns(
 def _value(kind: iceberg.IcebergType, array: pa.Array, mapped: Names | None) -> pa.Array:
     match kind:
         case iceberg.StructType():
-            fields = [pa.field(field.name, _arrow_type(field.field_type)) for field in kind.fields]
+            fields = [pa.field(field.name, arrow_type(field.field_type)) for field in kind.fields]
             return pa.StructArray.from_arrays(
                 _columns(kind, array, mapped), fields=fields, mask=array.is_null()
             )
         case iceberg.ListType():
             values = _value(kind.element_type, array.values, below(mapped, "element"))
             return pa.ListArray.from_arrays(
-                _offsets(array), values, _arrow_type(kind), mask=array.is_null()
+                _offsets(array), values, arrow_type(kind), mask=array.is_null()
             )
         case iceberg.MapType():
             keys = _value(kind.key_type, array.keys, below(mapped, "key"))
             items = _value(kind.value_type, array.items, below(mapped, "value"))
             return pa.MapArray.from_arrays(
-                _offsets(array), keys, items, _arrow_type(kind), mask=array.is_null()
+                _offsets(array), keys, items, arrow_type(kind), mask=array.is_null()
             )
         case _:
-            return array.cast(_arrow_type(kind))
+            wanted = arrow_type(kind)
+            return array if array.type == wanted else array.cast(wanted)
 
 
 def _offsets(array: pa.Array) -> pa.Array:
@@ -159,15 +160,15 @@ def _offsets(array: pa.Array) -> pa.Array:
     return pc.add(array.offsets.cast(pa.int32()), 0)
 
 
-def _arrow_type(kind: iceberg.IcebergType) -> pa.DataType:
-    """Returns the type as Spark takes it, without field ids."""
+def arrow_type(kind: iceberg.IcebergType) -> pa.DataType:
+    """Returns Arrow's type for one of Iceberg, without field ids, and with offsets of 32 bits."""
     match kind:
         case iceberg.StructType():
-            return pa.struct([(field.name, _arrow_type(field.field_type)) for field in kind.fields])
+            return pa.struct([(field.name, arrow_type(field.field_type)) for field in kind.fields])
         case iceberg.ListType():
-            return pa.list_(_arrow_type(kind.element_type))
+            return pa.list_(arrow_type(kind.element_type))
         case iceberg.MapType():
-            return pa.map_(_arrow_type(kind.key_type), _arrow_type(kind.value_type))
+            return pa.map_(arrow_type(kind.key_type), arrow_type(kind.value_type))
         case iceberg.StringType():
             return pa.string()
         case iceberg.BinaryType():
@@ -194,7 +195,7 @@ def _read(
         for number in batch.column(0).to_pylist():
             path, position = paths[number], 0
             try:
-                for piece in _rows_of(io, path, schema, names):
+                for piece in rows_of(io, path, schema, names, _PIECE_BYTES):
                     if with_places:
                         piece = _with_places(piece, path, position)
                     position += len(piece)
@@ -204,7 +205,24 @@ def _read(
                 raise LakeError(f"{path} cannot be read: {first}") from error
 
 
-def _rows_of(io: FileIO, path: str, schema: Schema, names: Names | None) -> Iterator[pa.Table]:
+def rows_of(
+    io: FileIO,
+    path: str,
+    schema: Schema,
+    names: Names | None,
+    most_bytes: int,
+    convert: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+) -> Iterator[pa.Table]:
+    """Yields the columns of a Parquet file, found by field id, in pieces, and converted.
+
+    Args:
+        names: of the columns of files without field ids.
+
+    Errors:
+        LakeError: the file has no field ids, or was written by a Spark that counted old dates
+            otherwise.
+        OSError, ArrowException: it cannot be read.
+    """
     wanted = {field.field_id for field in schema.fields}
     mapped: Names | None = None
 
@@ -220,7 +238,9 @@ def _rows_of(io: FileIO, path: str, schema: Schema, names: Names | None) -> Iter
         # Of a file without any of the columns, one counts the rows.
         return found or [next(iter(ids))]
 
-    yield from pieces(io, path, _PIECE_BYTES, lambda rows: projected(rows, schema, mapped), columns)
+    yield from pieces(
+        io, path, most_bytes, lambda rows: convert(projected(rows, schema, mapped)), columns
+    )
 
 
 def _with_places(rows: pa.Table, path: str, position: int) -> pa.Table:

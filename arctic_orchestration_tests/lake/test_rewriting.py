@@ -19,7 +19,17 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import PyArrowFileIO, pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import InvalidInput
@@ -28,10 +38,11 @@ from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.arrow_files import Writing
 from arctic_orchestration.lake.merging.arrow_rewrite import rewrite_files
 from arctic_orchestration.lake.merging.merge import Engine
-from arctic_orchestration.lake.merging.plain_files import PlainFiles, plain_files
+from arctic_orchestration.lake.merging.plain_files import PlainFile, PlainFiles, plain_files
 from arctic_orchestration.lake.schema import spark_schema
 from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS
 from arctic_orchestration_tests.lake.merged_files import (
+    equality_delete,
     fill,
     group_of,
     merged,
@@ -84,6 +95,10 @@ def plain_of(schema: Schema, rows: int = 1 << 40, **more: Any) -> Writing:
     from arctic_orchestration.lake.merging.plain_files import _columns
 
     return Writing(columns=_columns(schema), rows_per_file=rows, **more)
+
+
+def inputs_of(schema: Schema, *paths: str) -> PlainFiles:
+    return PlainFiles(files=tuple(PlainFile(path=path) for path in paths), schema=schema)
 
 
 def by_arrow(paths: Sequence[str]) -> list[str]:
@@ -167,7 +182,8 @@ def test_timestamps_and_days_that_python_cannot_say(tmp_path: Path) -> None:
         for name in arrow.names
     ]
     path = written(tmp_path / "far.parquet", pa.Table.from_arrays(columns, schema=arrow))
-    (output,) = rewrite_files(LOCAL, [path], str(tmp_path / "out"), plain_of(schema), name="x")
+    inputs = inputs_of(schema, path)
+    (output,) = rewrite_files(LOCAL, inputs, str(tmp_path / "out"), plain_of(schema), name="x")
     found = pq.ParquetFile(output).read()
     for name in ("wall", "moment"):
         assert found[name].cast(pa.int64()).to_pylist() == numbers.to_pylist()
@@ -215,7 +231,7 @@ def test_any_rows_come_out_in_order(
     writing = plain_of(
         RANDOM, per_file, row_group_bytes=data.draw(st.sampled_from([1, 500, 1 << 20]))
     )
-    outputs = rewrite_files(LOCAL, inputs, str(home / "out"), writing, name="x")
+    outputs = rewrite_files(LOCAL, inputs_of(RANDOM, *inputs), str(home / "out"), writing, name="x")
     assert by_arrow(outputs) == by_arrow(inputs)
     assert by_duckdb(outputs) == by_duckdb(inputs)
     found = [pq.read_metadata(output).num_rows for output in outputs]
@@ -234,7 +250,7 @@ def test_row_groups_are_bounded_by_bytes_and_by_rows(
 
     def sizes(name: str) -> list[int]:
         writing = plain_of(ID, 10_000, row_group_bytes=112_000)
-        (output,) = rewrite_files(LOCAL, [one], str(tmp_path), writing, name=name)
+        (output,) = rewrite_files(LOCAL, inputs_of(ID, one), str(tmp_path), writing, name=name)
         metadata = pq.read_metadata(output)
         return [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
 
@@ -253,7 +269,7 @@ def test_large_row_groups_are_read_through_buffers(
     monkeypatch.setattr(module, "_FIRST_ROWS", 10)
     texts = pa.table({"id": range(5000), "text": [f"{n * 7919:0100}" for n in range(5000)]})
     one = written(tmp_path / "in.parquet", texts.cast(schema_to_pyarrow(ID)), row_group_size=2000)
-    outputs = rewrite_files(LOCAL, [one], str(tmp_path), plain_of(ID), name="x")
+    outputs = rewrite_files(LOCAL, inputs_of(ID, one), str(tmp_path), plain_of(ID), name="x")
     assert by_arrow(outputs) == by_arrow([one])
 
 
@@ -265,7 +281,7 @@ def test_what_cannot_be_removed_does_not_look_whole(tmp_path: Path) -> None:
         io = FullFileIO({"room": str(room), "keeps": "yes"})
         with pytest.raises(OSError, match="No space"):
             writing = plain_of(ID, row_group_bytes=100_000)
-            rewrite_files(io, [one], str(tmp_path), writing, name=f"out-{room}")
+            rewrite_files(io, inputs_of(ID, one), str(tmp_path), writing, name=f"out-{room}")
         left = tmp_path / f"out-{room}-00000.parquet"
         assert left.stat().st_size <= room
         assert left.read_bytes()[-4:] != b"PAR1" or room == 100
@@ -295,6 +311,49 @@ def test_rows_of_no_number_are_found_by_filters(
     assert duckdb.execute(query, [output.path]).fetchall() == [(2,)]
 
 
+_TAG = StructType(NestedField(6, "key", StringType()), NestedField(7, "n", IntegerType()))
+OLD = Schema(
+    NestedField(1, "id", IntegerType()),
+    NestedField(2, "x", FloatType()),
+    NestedField(3, "price", DecimalType(5, 2)),
+    NestedField(4, "tags", ListType(5, _TAG, element_required=False)),
+    NestedField(8, "gone", StringType()),
+)
+
+
+def test_columns_of_earlier_schemas(spark: SparkSession, catalog: Catalog) -> None:
+    """Renamed, widened, moved, dropped and added since, and within the structs of a list."""
+    table = ensure_table(catalog, "lake.earlier", OLD)
+    old = {"id": -1, "x": 0.1, "price": decimal.Decimal("-1.25"), "gone": "gone"}
+    fill(table, [old | {"tags": [{"key": "a", "n": 2}, None]}, dict.fromkeys(OLD.column_names[:3])])
+    with table.update_schema() as update:
+        update.delete_column("gone")
+        update.rename_column("id", "number")
+        update.update_column("id", LongType())
+        update.update_column("x", DoubleType())
+        update.update_column("price", DecimalType(20, 2))
+        update.rename_column("tags.key", "name")
+        update.update_column("tags.n", LongType())
+        update.add_column(("tags", "added"), StringType())
+        update.add_column("gone", LongType())
+    with table.update_schema() as update:
+        update.move_first("gone")
+    new = {"gone": 2**40, "number": 2**40, "x": 0.1, "price": decimal.Decimal("1234567890.25")}
+    fill(table, [new | {"tags": [{"name": "b", "n": 2**40, "added": "c"}]}])
+    done = merged(spark, table, group_of(table), engine=Engine.ARROW)
+    (output,) = done.outputs
+    file = pq.ParquetFile(output.path)
+    assert file.schema_arrow.names == ["gone", "number", "x", "price", "tags"]
+    assert file.read().to_pylist() == [
+        # The float that is nearest to 0.1.
+        {"gone": None, "number": -1, "x": 0.10000000149011612, "price": decimal.Decimal("-1.25"),
+         "tags": [{"name": "a", "n": 2, "added": None}, None]},
+        dict.fromkeys(("gone", "number", "x", "price", "tags")),
+        new | {"tags": [{"name": "b", "n": 2**40, "added": "c"}]},
+    ]  # fmt: skip
+    assert pyarrow_to_schema(file.schema_arrow) == table.schema()
+
+
 @pytest.mark.parametrize("engine", Engine)
 def test_the_level_of_compression_is_the_tables(
     spark: SparkSession, catalog: Catalog, engine: Engine
@@ -321,34 +380,41 @@ def test_the_level_of_compression_is_the_tables(
 
 
 def test_why_spark_reads_a_group(catalog: Catalog, tmp_path: Path) -> None:
-    """Deletes, a sort order, other columns, days of another calendar; each is told."""
+    """Rows deleted by value, values of other types, days of another calendar; each is told."""
     table = ensure_table(catalog, "lake.reasons", ID)
     fill(table, [{"id": 1, "text": "a"}], [{"id": 2, "text": "b"}])
     group = group_of(table)
     assert isinstance(plain_files(table, group), PlainFiles)
-    delete = position_delete(tmp_path / "d.parquet", [(group.files[0].path, 0)])
-    deleted = with_deletes(group, {0: [delete]})
-    assert plain_files(table, deleted) == "rows are deleted from 1 of 2 files"
+    place = position_delete(tmp_path / "p.parquet", [(group.files[0].path, 0)])
+    assert isinstance(plain_files(table, with_deletes(group, {0: [place]})), PlainFiles)
+    value = equality_delete(tmp_path / "v.parquet", table, ["id"], [(1,)])
+    deleted = with_deletes(group, {0: [value, place], 1: [place]})
+    assert plain_files(table, deleted) == "rows are deleted by their values from 1 of 2 files"
     path = group.files[1].path
 
-    def reason(columns: pa.Schema, values: list[Any], **more: Any) -> str:
-        arrays = [pa.array(value, kind.type) for value, kind in zip(values, columns, strict=True)]
-        pq.write_table(pa.Table.from_arrays(arrays, schema=columns), path, **more)
-        found = plain_files(table, group)
-        assert isinstance(found, str)
-        return found
+    def found(columns: list[pa.Field], values: list[Any], **more: Any) -> PlainFiles | str:
+        arrays = [pa.array([value], kind.type) for value, kind in zip(values, columns, strict=True)]
+        schema = pa.schema(columns, more)
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path)
+        return plain_files(table, group)
 
     first, second = schema_to_pyarrow(ID)
-    other = second.with_name("title")
-    assert "has not the table's schema" in reason(pa.schema([first, other]), [[1], ["x"]])
     narrow = pa.field("id", pa.int32(), True, first.metadata)
-    assert "column id is INT32" in reason(pa.schema([narrow, second]), [[1], ["x"]])
-    moved = pa.schema([first, second], {b"org.apache.spark.legacyDateTime": b""})
-    assert "counted old dates otherwise" in reason(moved, [[1], ["x"]])
-    assert "has not the rows" in reason(pa.schema([first, second]), [[1, 2], ["x", "y"]])
-    hinted = pa.field("id", pa.duration("us"), True, first.metadata)
-    assert "column id is read as duration" in reason(pa.schema([hinted, second]), [[1], ["x"]])
-    kept = pa.schema([second, first])
-    arrays = [pa.array(["x"], second.type), pa.array([2])]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=kept), path)
-    assert isinstance(plain_files(table, group), PlainFiles)
+    for columns, values in (
+        ([second, first], ["x", 2]),
+        ([first, second.with_name("title")], [1, "x"]),
+        ([narrow], [1]),
+    ):
+        assert isinstance(found(columns, values), PlainFiles)
+    for kind, other_value, name in (
+        (pa.string(), "1", "string"),
+        (pa.uint32(), 1, "uint32"),
+        # Arrow follows the hint beside the schema.
+        (pa.duration("us"), 1, "duration[us]"),
+        (pa.list_(pa.int64()), [1], "list<element: int64>"),
+    ):
+        other = pa.field("id", kind, True, first.metadata)
+        reason = found([other, second], [other_value, "x"])
+        assert reason == f"{path}: column id is read as {name}, expected long"
+    moved = found([first, second], [1, "x"], **{"org.apache.spark.legacyDateTime": ""})
+    assert moved == f"{path} was written by a Spark that counted old dates otherwise"

@@ -1,8 +1,8 @@
 """Decodes plain files with Arrow, in a Python worker of Spark, and rewrites them as larger ones.
 
-Where columns stay as they are, Arrow needs a third of the CPU time of Spark's rows: values stay in
-columns from file to file. It is a Spark job of one task, so it runs where Spark's tasks run, on a
-cluster too, and in parallel with other groups.
+Arrow needs a third of the CPU time of Spark's rows: values stay in columns from file to file. It is
+a Spark job of one task, so it runs where Spark's tasks run, on a cluster too, and in parallel with
+other groups.
 
 Memory: the worker is a process beside the JVM. It holds one row group that is being filled (128 MiB
 decoded, see :func:`rewrite_files`), a piece of the input (32 MiB) and the encoded bytes of an input
@@ -14,8 +14,7 @@ them Spark's own rows are used, and the reason is reported.
 """
 
 import contextlib
-import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,21 +23,23 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
 from arctic_orchestration.errors import LakeError
-from arctic_orchestration.lake.arrow_files import PIECE_BYTES, OutputFiles, Writing, pieces
+from arctic_orchestration.lake.arrow_files import PIECE_BYTES, OutputFiles, Writing
+from arctic_orchestration.lake.arrow_rows import rows_of
 from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.file_sizes import outputs_wanted
 from arctic_orchestration.lake.merging.arrow_sorting import sorted_rows
-from arctic_orchestration.lake.merging.deletes import DeletedPositions, deleted_positions
+from arctic_orchestration.lake.merging.deletes import deleted_positions
 from arctic_orchestration.lake.merging.lineage import with_values
-from arctic_orchestration.lake.merging.plain_files import PlainFiles, writing_of
-from arctic_orchestration.lake.row_lineage import Inherited
+from arctic_orchestration.lake.merging.plain_files import PlainFile, PlainFiles, writing_of
+from arctic_orchestration.lake.row_lineage import ROW_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,16 +88,12 @@ def rewritten(
     size = sum(file.size for file in group.files)
     count = outputs_wanted(size, target_bytes, files=len(group.files))
     writing = replace(
-        writing_of(table, max(1, -(-(group.rows - deleted) // count))),
-        columns=plain.columns,
-        lineage=plain.lineage,
-        constants=plain.constants,
+        writing_of(table, max(1, -(-(group.rows - deleted) // count)), schema=plain.schema),
         statistics=plain.statistics,
-        deleted=[positions.get(file.path) for file in group.files] if positions else None,
-        order=plain.order,
     )
-    paths = [file.path for file in group.files]
-    work = partial(_in_worker, sendable_io(table.io), paths, directory.rstrip("/"), writing)
+    files = [replace(file, deleted=positions.get(file.path)) for file in plain.files]
+    inputs = replace(plain, files=tuple(files))
+    work = partial(_in_worker, sendable_io(table.io), inputs, directory.rstrip("/"), writing)
     try:
         answer = _run_over_connect(spark, work) if is_over_connect(spark) else _run(spark, work)
     except (PySparkException, Py4JError) as error:
@@ -105,18 +102,18 @@ def rewritten(
             raise WorkersUnable(reason) from error
         raise
     if isinstance(answer, str):
-        raise LakeError(f"{'.'.join(table.name())}: merging {len(paths)} files failed: {answer}")
+        raise LakeError(f"{'.'.join(table.name())}: merging {len(files)} files failed: {answer}")
     return answer, deleted
 
 
 def rewrite_files(
-    io: FileIO, paths: Sequence[str], directory: str, writing: Writing, *, name: str
+    io: FileIO, inputs: PlainFiles, directory: str, writing: Writing, *, name: str
 ) -> list[str]:
     """Reads Parquet files in sequence and writes their rows into new ones, sorted if required.
 
-    Columns are matched by name and have the same types in all files. Row groups have at most a
-    million rows and end once they reach ``row_group_bytes`` of decoded values. A failure leaves
-    nothing: an unfinished file has no footer, and is removed with the finished ones.
+    Row groups have at most a million rows and end once they reach ``row_group_bytes`` of decoded
+    values. A failure leaves nothing: an unfinished file has no footer, and is removed with the
+    finished ones.
 
     Args:
         directory: the directory of the outputs.
@@ -127,16 +124,17 @@ def rewrite_files(
     """
     outputs = OutputFiles(io, f"{directory}/{name}", writing)
     most = min(PIECE_BYTES, writing.row_group_bytes)
-    lineage = itertools.repeat(None) if writing.lineage is None else writing.lineage
-    deleted = itertools.repeat(None) if writing.deleted is None else writing.deleted
 
     def rows(names: list[str] | None) -> Generator[pa.Table, None, None]:
-        for path, inherited, gone in zip(paths, lineage, deleted, strict=False):
-            convert = _fitting(writing, inherited, gone) if names is None else _only(names, writing)
-            yield from pieces(io, path, most, convert, lambda _: names)
+        known = inputs.schema.fields
+        schema = Schema(*(one for one in known if names is None or one.name in names))
+        columns = pa.schema([writing.columns.field(one.name) for one in schema.fields])
+        for file in inputs.files:
+            convert = _live_rows(file, columns)
+            yield from rows_of(io, file.path, schema, inputs.names, most, convert)
 
+    order = inputs.order
     try:
-        order = writing.order
         with contextlib.closing(rows(None) if order is None else sorted_rows(rows, order)) as found:
             for piece in found:
                 outputs.add(piece)
@@ -150,31 +148,24 @@ def rewrite_files(
     return outputs.paths
 
 
-def _fitting(
-    writing: Writing, inherited: Inherited | None, deleted: DeletedPositions | None
-) -> Callable[[pa.Table], pa.Table]:
-    """Returns what brings the live rows of one file's pieces, in turn, into the outputs' schema."""
+def _live_rows(file: PlainFile, columns: pa.Schema) -> Callable[[pa.Table], pa.Table]:
+    """Returns what completes the pieces of a file, in turn, and leaves out its deleted rows."""
     position = 0
 
-    def fitted(piece: pa.Table) -> pa.Table:
+    def live(piece: pa.Table) -> pa.Table:
         nonlocal position
         start, position = position, position + len(piece)
-        if inherited is not None:
-            piece = with_values(piece, inherited, start)
-        if deleted is not None:
-            piece = piece.filter(pa.array(deleted.kept(start, position)))
-        for name, value in writing.constants.items():
-            if name not in piece.column_names:
-                piece = piece.append_column(name, pa.repeat(value, len(piece)))
-        return piece.select(writing.columns.names).cast(writing.columns)
+        for name, value in file.lacking.items():
+            place = piece.schema.get_field_index(name)
+            if place >= 0:
+                piece = piece.set_column(place, name, pa.repeat(value, len(piece)))
+        if file.inherited is not None and ROW_ID.name in columns.names:
+            piece = with_values(piece, file.inherited, start)
+        if file.deleted is not None:
+            piece = piece.filter(pa.array(file.deleted.kept(start, position)))
+        return piece.cast(columns)
 
-    return fitted
-
-
-def _only(names: list[str], writing: Writing) -> Callable[[pa.Table], pa.Table]:
-    """Returns what leaves so many columns of the pieces, in the outputs' types."""
-    columns = pa.schema([writing.columns.field(name) for name in names])
-    return lambda piece: piece.select(names).cast(columns)
+    return live
 
 
 def _run(spark: "SparkSession", work: "_Work") -> list[str] | str:
@@ -201,7 +192,7 @@ def _as_batch(work: "_Work", rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
 
 
 def _in_worker(
-    io: FileIO, paths: Sequence[str], directory: str, writing: Writing, rows: Iterable[object]
+    io: FileIO, inputs: PlainFiles, directory: str, writing: Writing, rows: Iterable[object]
 ) -> Iterator[list[str] | str]:
     """Yields the outputs' paths, or the error, which Spark would hide in a stack of Java's."""
     # A worker that did not read to the end is not reused, and the next one starts cold.
@@ -209,7 +200,7 @@ def _in_worker(
     context = TaskContext.get()
     attempt = context.taskAttemptId() if context is not None else 0
     try:
-        yield rewrite_files(io, paths, directory, writing, name=f"arrow-{attempt:05}")
+        yield rewrite_files(io, inputs, directory, writing, name=f"arrow-{attempt:05}")
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
         yield f"{type(error).__name__}: {first}"

@@ -32,8 +32,16 @@ class Readable:
     names: Names | None = None
 
 
-def require_readable(table: Table, group: FileGroup, chains: Sequence[EqualityChain]) -> Readable:
+def require_readable(
+    table: Table,
+    group: FileGroup,
+    chains: Sequence[EqualityChain],
+    footers: Sequence[Footer] | None = None,
+) -> Readable:
     """Reads the footers of the group's files and of its equality deletes.
+
+    Args:
+        footers: those of the group's files, if they were read.
 
     Errors:
         InvalidInput: the table's name mapping is invalid.
@@ -61,7 +69,9 @@ def require_readable(table: Table, group: FileGroup, chains: Sequence[EqualityCh
     }
     columns = {field.field_id for field in table.schema().fields}
     lacking, nameless = {}, 0
-    for file, footer in zip(group.files, _footers(table, paths), strict=True):
+    if footers is None:
+        footers = _footers(table, paths)
+    for file, footer in zip(group.files, footers, strict=True):
         ids = _field_ids(footer, name, names)
         nameless += not has_ids(footer.metadata.schema.to_arrow_schema())
         for missing in sorted(implied.keys() & (fields.keys() | compared) - ids):

@@ -50,7 +50,7 @@ _FILES_AT_ONCE = 8
 class Engine(StrEnum):
     """The engine that decodes the rows."""
 
-    #: Arrow, in a Python worker of Spark; for files with unchanged columns
+    #: Arrow, in a Python worker of Spark; for files without equality deletes
     ARROW = "arrow"
     #: Spark's own rows; for all files
     SPARK = "spark"
@@ -193,8 +193,8 @@ def _decoded(
                 _remove_others(table, directory, paths)
                 outputs = _finished(table, paths)
                 _require_all(table, group, deleted, outputs)
-                how = "by Arrow in a worker of Spark, as columns stay as they are"
-                return (outputs, deleted, _sort_order_id(table)), f"decoded {how}"
+                how = "decoded by Arrow in a worker of Spark"
+                return (outputs, deleted, _sort_order_id(table)), how
         if engine == Engine.ARROW:
             raise LakeError(f"{name}: Arrow cannot decode {len(group.files)} files: {reason}")
     written, missing = _decoded_by_spark(spark, table, group, directory, target_bytes)

@@ -1,18 +1,19 @@
-"""Groups of files that Arrow may decode: their columns stay unchanged.
+"""Groups of files that Arrow may decode, and what it needs to read them.
 
-Spark reads the others: it deletes rows by their values, and matches renamed and widened columns by
-their ids. It also refuses unreadable files, so nothing is refused here: anything unusual about a
-file is a reason to use Spark.
+Spark reads the others: it deletes rows by their values. It also refuses unreadable files, so
+nothing is refused here that Spark would read: anything unusual about a file is a reason to use
+Spark.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
+import pyiceberg.types as iceberg
 from pyiceberg.io.pyarrow import parquet_path_to_id_mapping, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import DoubleType, FloatType
 from pyspark import cloudpickle
 
 from arctic_orchestration.lake.arrow_files import (
@@ -21,37 +22,48 @@ from arctic_orchestration.lake.arrow_files import (
     ZSTD_LEVEL,
     Writing,
 )
+from arctic_orchestration.lake.arrow_rows import arrow_type
 from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.file_groups import DeleteKind, FileGroup
 from arctic_orchestration.lake.file_metrics import is_bounded
-from arctic_orchestration.lake.merging.deletes import plain_path
-from arctic_orchestration.lake.merging.lineage import lineage_of, with_own_lineage
+from arctic_orchestration.lake.merging.deletes import DeletedPositions, plain_path
+from arctic_orchestration.lake.merging.input_files import Readable, require_readable
+from arctic_orchestration.lake.merging.lineage import lineage_of
 from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes, zstd_level
 from arctic_orchestration.lake.merging.partition_values import UNKNOWN, partition_values
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
 from arctic_orchestration.lake.merging.sort_keys import Order, order_of
-from arctic_orchestration.lake.merging.strategy import misfits
-from arctic_orchestration.lake.name_mapping import names_of
+from arctic_orchestration.lake.name_mapping import Names, below, fields_of, has_ids, id_of, names_of
 from arctic_orchestration.lake.parquet_footers import counts_days_as_julian
-from arctic_orchestration.lake.row_lineage import LINEAGE, Inherited, with_lineage
+from arctic_orchestration.lake.row_lineage import Inherited, with_lineage
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainFile:
+    """A file that Arrow reads."""
+
+    path: str
+    #: the values of columns that the file lacks, by name; other missing columns are null
+    lacking: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    #: format 3: what its rows inherit
+    inherited: Inherited | None = None
+    #: the positions of rows that are left out
+    deleted: DeletedPositions | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlainFiles:
-    """Files whose columns are written unchanged."""
+    """Files whose columns are found by field id, and whose values stay as they are."""
 
-    #: the table's columns with their ids; only the keys of maps are required, since files of other
-    #: writers need not satisfy the table's requirements
-    columns: pa.Schema
-    #: format 3: what the rows of each file inherit, in the order of the group; the columns of the
-    #: lineage are then the last ones
-    lineage: tuple[Inherited, ...] | None
-    #: the partition's values of columns that a file leaves out, by name
-    constants: Mapping[str, pa.Scalar]
+    files: tuple[PlainFile, ...]
+    #: the columns of the outputs; in format 3, those of the lineage are the last ones
+    schema: Schema
+    #: the columns of files without field ids
+    names: Names | None = None
     #: the paths of the leaf columns with statistics, or whether all have them
-    statistics: bool | list[str]
+    statistics: bool | list[str] = True
     #: None: the rows stay in their order
-    order: Order | None
+    order: Order | None = None
 
 
 def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
@@ -62,7 +74,7 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
 
     Errors:
         InvalidInput: the table's name mapping is invalid.
-        LakeError: a file cannot be read at all.
+        UnsupportedFile, LakeError: neither Arrow nor Spark can read a file.
     """
     hindrance = _known_hindrance(table, group)
     if hindrance is not None:
@@ -71,29 +83,31 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
         footers = read_footers(table.io, (file.path for file in group.files))
     except FooterUnreadable as error:
         return str(error)
-    columns = _columns(table.schema())
-    constants = _constants(table, group, columns)
-    hindrance = next(_hindrances(footers, group, table, columns, constants), None)
+    names = names_of(table)
+    hindrance = next(_hindrances(footers, table.schema(), names), None)
     if hindrance is not None:
         return hindrance
+    lacking = _lacking(table, group, require_readable(table, group, (), footers))
+    if isinstance(lacking, str):
+        return lacking
     lineage = lineage_of(table, group)
-    statistics = _with_statistics(footers)
-    if lineage is not None:
-        columns = _columns(with_lineage(table.schema()))
-        if not isinstance(statistics, bool):
-            statistics += [field.name for field in LINEAGE if field.name not in statistics]
-    if not isinstance(statistics, bool):
-        statistics += [
-            name
-            for name, value in constants.items()
-            if name not in statistics and not pa.types.is_floating(value.type)
-        ]
+    schema = table.schema() if lineage is None else with_lineage(table.schema())
+    files = [
+        PlainFile(path=file.path, lacking=known, inherited=lineage[number] if lineage else None)
+        for number, (file, known) in enumerate(zip(group.files, lacking, strict=True))
+    ]
+    values = partition_values(table, group)
+    constant = {
+        one.name
+        for one in table.schema().fields
+        if values.get(one.field_id, UNKNOWN) is not UNKNOWN
+    }
     return PlainFiles(
-        columns=columns,
-        lineage=lineage,
-        constants=constants,
-        statistics=statistics,
-        order=order_of(table, constants.keys()),
+        files=tuple(files),
+        schema=schema,
+        names=names,
+        statistics=_with_statistics(footers, schema, names),
+        order=order_of(table, constant),
     )
 
 
@@ -115,7 +129,7 @@ def writing_of(table: Table, rows_per_file: int, *, schema: Schema | None = None
     floats = {
         path
         for path, field_id in leaves.items()
-        if isinstance(schema.find_type(field_id), FloatType | DoubleType)
+        if isinstance(schema.find_type(field_id), iceberg.FloatType | iceberg.DoubleType)
     }
     return Writing(
         columns=columns,
@@ -142,48 +156,99 @@ def _known_hindrance(table: Table, group: FileGroup) -> str | None:
     return None
 
 
-def _hindrances(
-    footers: Sequence[Footer],
-    group: FileGroup,
-    table: Table,
-    columns: pa.Schema,
-    constants: Mapping[str, pa.Scalar],
-) -> Iterator[str]:
-    names = names_of(table)
-    for footer, file in zip(footers, group.files, strict=True):
+def _hindrances(footers: Sequence[Footer], schema: Schema, names: Names | None) -> Iterator[str]:
+    for footer in footers:
         if footer.is_encrypted:
             yield f"{footer.path} is encrypted"
         if counts_days_as_julian(footer.key_values):
             yield f"{footer.path} was written by a Spark that counted old dates otherwise"
-        if footer.metadata.num_rows != file.rows:
-            yield f"{footer.path} has not the rows that the table knows of"
     schemas = {
         (footer.schema, footer.key_values.get(b"ARROW:schema")): footer for footer in footers
     }
     for footer in schemas.values():
         found = footer.metadata.schema.to_arrow_schema()
-        absent = constants.keys() - set(found.names)
-        schema = Schema(*(one for one in table.schema().fields if one.name not in absent))
-        for problem in misfits(footer, with_own_lineage(footer, schema), names):
-            yield f"{footer.path} has not the table's schema: {problem}"
-        for field in columns:
-            if field.name in absent:
-                continue
-            if not _becomes(found.field(field.name).type, field.type):
-                yield (
-                    f"{footer.path} has not the table's schema: column {field.name} is read as "
-                    f"{found.field(field.name).type}"
-                )
+        mapped = None if has_ids(found) else names
+        for path, kind, wanted in _unlike(schema.as_struct(), found, mapped):
+            yield f"{footer.path}: column {path} is read as {kind}, expected {wanted}"
 
 
-def _constants(table: Table, group: FileGroup, columns: pa.Schema) -> Mapping[str, pa.Scalar]:
-    """Returns the partition's known values, by the names of the columns."""
-    values = partition_values(table, group)
-    return {
-        field.name: pa.scalar(values[field.field_id], columns.field(field.name).type)
-        for field in table.schema().fields
-        if values.get(field.field_id, UNKNOWN) is not UNKNOWN
+def _unlike(
+    struct: iceberg.StructType, found: pa.Schema | pa.StructType, names: Names | None
+) -> Iterator[tuple[str, pa.DataType, iceberg.IcebergType]]:
+    """Yields the columns of a file whose values are not those of the table's type."""
+    kinds = {known.field_id: known for known in struct.fields}
+    for one in found:
+        field_id = id_of(one)
+        if names is not None:
+            field_id = names[one.name].field_id if one.name in names else None
+        wanted = None if field_id is None else kinds.get(field_id)
+        if wanted is not None:
+            inside = _unlike_values(wanted.field_type, one.type, below(names, one.name))
+            for path, kind, expected in inside:
+                yield f"{one.name}{path}", kind, expected
+
+
+def _unlike_values(
+    wanted: iceberg.IcebergType, found: pa.DataType, names: Names | None
+) -> Iterator[tuple[str, pa.DataType, iceberg.IcebergType]]:
+    # Arrow follows written hints when it reads: a string may be a dictionary's.
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    match wanted:
+        case iceberg.StructType() if pa.types.is_struct(found):
+            for path, kind, expected in _unlike(wanted, found, names):
+                yield f".{path}", kind, expected
+        case iceberg.ListType() if pa.types.is_list(found) or pa.types.is_large_list(found):
+            yield from _unlike_values(
+                wanted.element_type, found.value_type, below(names, "element")
+            )
+        case iceberg.MapType() if pa.types.is_map(found):
+            yield from _unlike_values(wanted.key_type, found.key_type, below(names, "key"))
+            yield from _unlike_values(wanted.value_type, found.item_type, below(names, "value"))
+        case _ if not wanted.is_primitive or not _becomes(found, arrow_type(wanted)):
+            yield "", found, wanted
+
+
+def _becomes(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Returns whether all values of one type are values of another."""
+    if pa.types.is_string(wanted):
+        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+    if pa.types.is_binary(wanted):
+        return bool(pa.types.is_binary(found) or pa.types.is_large_binary(found))
+    if pa.types.is_timestamp(wanted):
+        return bool(
+            pa.types.is_timestamp(found)
+            and found.unit == wanted.unit
+            and (found.tz is None) == (wanted.tz is None)
+        )
+    if pa.types.is_decimal(wanted):
+        return bool(
+            pa.types.is_decimal128(found)
+            and found.scale == wanted.scale
+            and found.precision <= wanted.precision
+        )
+    wider = {pa.int64(): pa.int32(), pa.float64(): pa.float32(), pa.uuid(): pa.binary(16)}
+    return bool(found in (wanted, wider.get(wanted)))
+
+
+def _lacking(
+    table: Table, group: FileGroup, readable: Readable
+) -> list[Mapping[str, pa.Scalar]] | str:
+    """Returns the values of columns that each file lacks; or why Arrow has none of them."""
+    columns = {
+        one.field_id: one for one in table.schema().fields if one.field_id in readable.values
     }
+    values: dict[int, Any] = {}
+    for field_id in frozenset[int]().union(*readable.lacking.values()):
+        column = columns[field_id]
+        try:
+            values[field_id] = pa.scalar(readable.values[field_id], arrow_type(column.field_type))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            return f"the value of {column.name} in files without it: {error}"
+    return [
+        {columns[field_id].name: values[field_id] for field_id in readable.lacking[file.path]}
+        for file in group.files
+    ]
 
 
 def _columns(schema: Schema) -> pa.Schema:
@@ -210,64 +275,43 @@ def _narrow(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _becomes(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Returns whether values of one type equal those of another."""
-    # Arrow follows written hints when it reads: a string may be a dictionary's.
-    if pa.types.is_dictionary(found):
-        return _becomes(found.value_type, wanted)
-    if pa.types.is_struct(wanted):
-        return (
-            pa.types.is_struct(found)
-            and [field.name for field in found] == [field.name for field in wanted]
-            and all(
-                _becomes(one.type, other.type) for one, other in zip(found, wanted, strict=True)
-            )
-        )
-    if pa.types.is_map(wanted):
-        return (
-            pa.types.is_map(found)
-            and _becomes(found.key_type, wanted.key_type)
-            and _becomes(found.item_type, wanted.item_type)
-        )
-    if pa.types.is_list(wanted):
-        return (pa.types.is_list(found) or pa.types.is_large_list(found)) and _becomes(
-            found.value_type, wanted.value_type
-        )
-    if pa.types.is_string(wanted):
-        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
-    if pa.types.is_binary(wanted):
-        return bool(pa.types.is_binary(found) or pa.types.is_large_binary(found))
-    if pa.types.is_timestamp(wanted):
-        return (
-            pa.types.is_timestamp(found)
-            and found.unit == wanted.unit
-            and (found.tz is None) == (wanted.tz is None)
-        )
-    return bool(found == wanted)
-
-
-def _with_statistics(footers: Sequence[Footer]) -> bool | list[str]:
-    first = footers[0].metadata.schema
-    floats = [
-        number
-        for number in range(len(first))
-        if first.column(number).physical_type in ("FLOAT", "DOUBLE")
-    ]
-    # Columns may have another order in the next file.
-    names = {first.column(number).path for number in floats}
-    unbounded = {name for footer in footers for name in _unbounded(footer, names)}
-    if not unbounded:
+def _with_statistics(
+    footers: Sequence[Footer], schema: Schema, names: Names | None
+) -> bool | list[str]:
+    leaves = parquet_path_to_id_mapping(schema)
+    floats = {
+        field_id
+        for field_id in leaves.values()
+        if isinstance(schema.find_type(field_id), iceberg.FloatType | iceberg.DoubleType)
+    }
+    unbounded: set[int] = set()
+    ids: dict[str, Mapping[str, set[int]]] = {}
+    for footer in footers if floats else ():
+        if footer.schema not in ids:
+            ids[footer.schema] = _ids_by_path(footer.metadata.schema.to_arrow_schema(), names)
+        for path in _unbounded(footer):
+            # The values of lists and maps need no ids.
+            unbounded |= ids[footer.schema].get(path, floats)
+    if not unbounded & floats:
         return True
-    paths = [first.column(number).path for number in range(len(first))]
-    return [path for path in paths if path not in unbounded]
+    return [path for path, field_id in leaves.items() if field_id not in unbounded & floats]
 
 
-def _unbounded(footer: Footer, names: set[str]) -> Iterator[str]:
+def _ids_by_path(found: pa.Schema, names: Names | None) -> Mapping[str, set[int]]:
+    ids: dict[str, set[int]] = {}
+    for path, field_id in fields_of(found, None if has_ids(found) else names):
+        if field_id is not None:
+            ids.setdefault(path, set()).add(field_id)
+    return ids
+
+
+def _unbounded(footer: Footer) -> Iterator[str]:
+    """Yields the paths of float columns with a row group whose values have no known bounds."""
     metadata = footer.metadata
     places = [
         number
         for number in range(len(metadata.schema))
-        if metadata.schema.column(number).path in names
+        if metadata.schema.column(number).physical_type in ("FLOAT", "DOUBLE")
     ]
     for group in range(metadata.num_row_groups if places else 0):
         for place in places:
