@@ -195,7 +195,7 @@ def _read(
         for number in batch.column(0).to_pylist():
             path, position = paths[number], 0
             try:
-                for piece in rows_of(io, path, schema, names, _PIECE_BYTES):
+                for piece in rows_of(io, path, (schema,), names, _PIECE_BYTES):
                     if with_places:
                         piece = _with_places(piece, path, position)
                     position += len(piece)
@@ -208,14 +208,15 @@ def _read(
 def rows_of(
     io: FileIO,
     path: str,
-    schema: Schema,
+    schemas: Sequence[Schema],
     names: Names | None,
     most_bytes: int,
-    convert: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+    convert: Callable[..., pa.Table] = lambda rows: rows,
 ) -> Iterator[pa.Table]:
     """Yields the columns of a Parquet file, found by field id, in pieces, and converted.
 
     Args:
+        schemas: what is converted is a table for each of them.
         names: of the columns of files without field ids.
 
     Errors:
@@ -223,7 +224,7 @@ def rows_of(
             otherwise.
         OSError, ArrowException: it cannot be read.
     """
-    wanted = {field.field_id for field in schema.fields}
+    wanted = {field.field_id for schema in schemas for field in schema.fields}
     mapped: Names | None = None
 
     def columns(file: pq.ParquetFile) -> list[str]:
@@ -238,9 +239,10 @@ def rows_of(
         # Of a file without any of the columns, one counts the rows.
         return found or [next(iter(ids))]
 
-    yield from pieces(
-        io, path, most_bytes, lambda rows: convert(projected(rows, schema, mapped)), columns
-    )
+    def converted(rows: pa.Table) -> pa.Table:
+        return convert(*(projected(rows, schema, mapped) for schema in schemas))
+
+    yield from pieces(io, path, most_bytes, converted, columns)
 
 
 def _with_places(rows: pa.Table, path: str, position: int) -> pa.Table:

@@ -14,6 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from arctic_orchestration.lake import append, read, spark_session
 from arctic_orchestration.lake.file_access import file_access
 from arctic_orchestration.lake.manifests import live_files
+from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration.lake.merging.strategy import Way
 from arctic_orchestration_tests.compaction.small_lake import rows_of, table_of
 from arctic_orchestration_tests.lake.conftest import settings_for
@@ -48,7 +49,7 @@ def main(home: Path, packages: str) -> None:
         add_position_deletes(table, {path: [0] for path in paths})
         add_equality_deletes(table, pa.table({"id": pa.array([1001, 5003])}), ["id"])
         group = group_of(table)
-        done = merged(spark, table, group)
+        done = merged(spark, table, group, engine=Engine.SPARK)
         replaced(table, group, done, "two")
         told |= {"because": done.because, "deleted": done.rows_deleted}
         told |= {"files": len(paths), "left": len(rows_of(table))}

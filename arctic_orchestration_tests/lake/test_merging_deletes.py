@@ -1,6 +1,10 @@
-"""Rows that are deleted stay deleted when files are merged, and no others go."""
+"""Rows that are deleted stay deleted when files are merged, and no others go.
+
+Each engine decodes them.
+"""
 
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,13 +26,15 @@ from pyspark.sql import SparkSession
 from arctic_orchestration.errors import UnsupportedTable
 from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.lake.connect import is_over_connect
+from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging import live_rows as live_rows_module
+from arctic_orchestration.lake.merging.merge import Engine, Merged
+from arctic_orchestration_tests.lake import merged_files
 from arctic_orchestration_tests.lake.conftest import settings_for
 from arctic_orchestration_tests.lake.merged_files import (
     equality_delete,
     fill,
     group_of,
-    merged,
     position_delete,
     rows_of,
     with_deletes,
@@ -46,6 +52,20 @@ def rows(table: Table, *files: Sequence[tuple[object, ...]]) -> None:
 
 def ids(done: object) -> list[object]:
     return [row["id"] for row in rows_of(done)]  # type: ignore[arg-type]
+
+
+_engine = Engine.SPARK
+
+
+@pytest.fixture(autouse=True, params=list(Engine))
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    monkeypatch.setattr(sys.modules[__name__], "_engine", request.param)
+    found: Engine = request.param
+    return found
+
+
+def merged(spark: SparkSession, table: Table, group: FileGroup) -> Merged:
+    return merged_files.merged(spark, table, group, engine=_engine)
 
 
 @pytest.fixture
@@ -179,7 +199,7 @@ def test_an_equality_delete_counts_for_the_files_that_list_it(
 
     Once by a hash table, once by sorting, as when there are millions of deletes.
     """
-    monkeypatch.setattr(live_rows_module, "_MOST_HASHED", hashed)
+    monkeypatch.setattr(live_rows_module, "MOST_HASHED", hashed)
     table = ensure_table(catalog, "lake.reach", PAIR)
     same: list[tuple[object, ...]] = [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
     rows(table, same, same, same, same)

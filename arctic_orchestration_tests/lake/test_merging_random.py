@@ -26,10 +26,11 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.lake.file_access import FileAccess
-from arctic_orchestration.lake.file_groups import DeleteKind, FileGroup, LiveFile
+from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
 from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.lake.merging import live_rows, merge
 from arctic_orchestration.lake.merging.merge import Engine
+from arctic_orchestration.lake.merging.strategy import Way
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
 from arctic_orchestration_tests.lake.conftest import settings_for
 from arctic_orchestration_tests.lake.merged_files import merged, plain, rows_of
@@ -124,9 +125,8 @@ def merged_group(
     if "decoded by Spark" in done.because and not through_arrow:
         sizes = {file.path: os.path.getsize(file.path) for file in group.files}
         files = sorted(files, key=lambda file: -sizes[file.path])
-    elif "decoded by Spark" not in done.because:
-        kinds = {delete.kind for file in group.files for delete in file.deletes}
-        assert kinds <= {DeleteKind.POSITION}
+    if engine is None:
+        assert done.way is Way.APPEND or "decoded by Arrow" in done.because
     expected = known.live(files)
     assert [marked(row) for row in rows_of(done)] == [marked(known.row(one)) for one in expected]
     assert (done.rows_out, done.rows_in) == (len(expected), group.rows)

@@ -14,12 +14,14 @@ them Spark's own rows are used, and the reason is reported.
 """
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyiceberg.io import FileIO
@@ -39,7 +41,7 @@ from arctic_orchestration.lake.merging.arrow_sorting import sorted_rows
 from arctic_orchestration.lake.merging.deletes import deleted_positions
 from arctic_orchestration.lake.merging.lineage import with_values
 from arctic_orchestration.lake.merging.plain_files import PlainFile, PlainFiles, writing_of
-from arctic_orchestration.lake.row_lineage import ROW_ID
+from arctic_orchestration.lake.merging.value_deletes import ValueDeletes, deleted_by_value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,9 +52,24 @@ _UNABLE = ("ModuleNotFoundError", "ImportError", "PYTHON_VERSION_MISMATCH", "Can
 _unable: "WeakKeyDictionary[SparkSession, dict[type[FileIO], str]]" = WeakKeyDictionary()
 
 
-#: The function of the worker: from the rows of its task to the paths of the outputs or an error.
-_Work = Callable[[Iterable[object]], Iterator[list[str] | str]]
-_ANSWER = "paths array<string>, problem string"
+@dataclass(frozen=True, kw_only=True)
+class Rewritten:
+    """The outputs of a group."""
+
+    paths: list[str]
+    #: the rows without those that are deleted by position
+    seen: int
+    #: how many of these are deleted by value
+    deleted: int
+
+
+#: The function of the worker: from the rows of its task to the outputs or an error.
+_Work = Callable[[Iterable[object]], Iterator[Rewritten | str]]
+_ANSWER_COLUMNS = pa.schema(
+    {"paths": pa.list_(pa.string()), "seen": pa.int64(), "deleted": pa.int64()}
+    | {"problem": pa.string()}
+)
+_ANSWER = "paths array<string>, seen bigint, deleted bigint, problem string"
 
 
 class WorkersUnable(Exception):
@@ -67,14 +84,15 @@ def rewritten(
     directory: str,
     target_bytes: int,
 ) -> tuple[list[str], int]:
-    """Rewrites the rows of plain files, without those that are deleted by position, into new files.
+    """Rewrites the live rows of plain files into new files; returns their paths.
 
-    Returns their paths, and the number of deleted rows. Rows stay in their order, or are sorted.
-    All outputs but the last have the same number of rows. The caller removes what a failed or
+    Also returns the number of deleted rows. Rows stay in their order, or are sorted. All outputs
+    but the last have the same number of rows. The caller removes what a failed or
     repeated task left in the directory: with the directory, or all files that are not returned.
 
     Errors:
-        LakeError: a file is missing or broken, or the disk is full.
+        LakeError: a file is missing or broken, has another number of rows than the table records,
+            or the disk is full.
         UnsupportedFile: a position delete names a data file in another form than the table.
         InvalidInput: a property of the table is invalid.
         WorkersUnable: an executor lacks Python, this package or what it needs.
@@ -101,14 +119,19 @@ def rewritten(
             unable[type(table.io)] = reason
             raise WorkersUnable(reason) from error
         raise
+    name = ".".join(table.name())
     if isinstance(answer, str):
-        raise LakeError(f"{'.'.join(table.name())}: merging {len(files)} files failed: {answer}")
-    return answer, deleted
+        raise LakeError(f"{name}: merging {len(files)} files failed: {answer}")
+    if answer.seen != group.rows - deleted:
+        raise LakeError(
+            f"{name}: of {group.rows} rows with {deleted} deleted positions {answer.seen} were left"
+        )
+    return answer.paths, deleted + answer.deleted
 
 
 def rewrite_files(
     io: FileIO, inputs: PlainFiles, directory: str, writing: Writing, *, name: str
-) -> list[str]:
+) -> Rewritten:
     """Reads Parquet files in sequence and writes their rows into new ones, sorted if required.
 
     Row groups have at most a million rows and end once they reach ``row_group_bytes`` of decoded
@@ -124,14 +147,21 @@ def rewrite_files(
     """
     outputs = OutputFiles(io, f"{directory}/{name}", writing)
     most = min(PIECE_BYTES, writing.row_group_bytes)
+    compared = [columns for _, columns in inputs.chains]
+    deletes = [ValueDeletes.read(io, chain, columns) for chain, columns in inputs.chains]
+    known = inputs.schema.fields
+    counted: Counter[str] = Counter()
 
     def rows(names: list[str] | None) -> Generator[pa.Table, None, None]:
-        known = inputs.schema.fields
         schema = Schema(*(one for one in known if names is None or one.name in names))
         columns = pa.schema([writing.columns.field(one.name) for one in schema.fields])
         for file in inputs.files:
-            convert = _live_rows(file, columns)
-            yield from rows_of(io, file.path, schema, inputs.names, most, convert)
+            if names is None:
+                live = _live_rows(file, columns, deletes, counted)
+                yield from rows_of(io, file.path, (schema, *compared), inputs.names, most, live)
+            else:
+                fill = partial(_filled, file)
+                yield from rows_of(io, file.path, (schema,), inputs.names, most, fill)
 
     order = inputs.order
     try:
@@ -145,56 +175,71 @@ def rewrite_files(
     finally:
         # The worker stays, and may wait long for its next task.
         pa.default_memory_pool().release_unused()
-    return outputs.paths
+    return Rewritten(paths=outputs.paths, seen=counted["seen"], deleted=counted["deleted"])
 
 
-def _live_rows(file: PlainFile, columns: pa.Schema) -> Callable[[pa.Table], pa.Table]:
+def _live_rows(
+    file: PlainFile, columns: pa.Schema, deletes: Sequence[ValueDeletes], counted: Counter[str]
+) -> Callable[..., pa.Table]:
     """Returns what completes the pieces of a file, in turn, and leaves out its deleted rows."""
     position = 0
 
-    def live(piece: pa.Table) -> pa.Table:
+    def live(piece: pa.Table, *compared: pa.Table) -> pa.Table:
         nonlocal position
         start, position = position, position + len(piece)
-        for name, value in file.lacking.items():
-            place = piece.schema.get_field_index(name)
-            if place >= 0:
-                piece = piece.set_column(place, name, pa.repeat(value, len(piece)))
-        if file.inherited is not None and ROW_ID.name in columns.names:
+        piece = _filled(file, piece)
+        if file.inherited is not None:
             piece = with_values(piece, file.inherited, start)
+        kept = np.ones(len(piece), np.bool_)
         if file.deleted is not None:
-            piece = piece.filter(pa.array(file.deleted.kept(start, position)))
+            kept = file.deleted.kept(start, position)
+        counted["seen"] += int(kept.sum())
+        gone = deleted_by_value(deletes, (_filled(file, one) for one in compared), file.path)
+        if gone is not None:
+            counted["deleted"] += int((kept & gone).sum())
+            kept = kept & ~gone
+        if not kept.all():
+            piece = piece.filter(pa.array(kept))
         return piece.cast(columns)
 
     return live
 
 
-def _run(spark: "SparkSession", work: "_Work") -> list[str] | str:
+def _filled(file: PlainFile, piece: pa.Table) -> pa.Table:
+    """Adds the known values of columns that the file lacks."""
+    for name, value in file.lacking.items():
+        place = piece.schema.get_field_index(name)
+        if place >= 0:
+            piece = piece.set_column(place, name, pa.repeat(value, len(piece)))
+    return piece
+
+
+def _run(spark: "SparkSession", work: "_Work") -> Rewritten | str:
     """Returns the answer of one task; faster than ``mapInArrow``, above all the first time."""
     (answer,) = spark.sparkContext.parallelize([0], 1).mapPartitions(work).collect()
-    found: list[str] | str = answer
+    found: Rewritten | str = answer
     return found
 
 
-def _run_over_connect(spark: "SparkSession", work: "_Work") -> list[str] | str:
+def _run_over_connect(spark: "SparkSession", work: "_Work") -> Rewritten | str:
     """Returns the answer of one task, in a session without RDDs."""
     task = spark.range(0, 1, 1, 1).mapInArrow(partial(_as_batch, work), _ANSWER)
     (answer,) = task.collect()
-    return answer.problem if answer.problem is not None else list(answer.paths)
+    if answer.problem is not None:
+        return str(answer.problem)
+    return Rewritten(paths=list(answer.paths), seen=answer.seen, deleted=answer.deleted)
 
 
 def _as_batch(work: "_Work", rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for answer in work(rows):
-        paths, problem = (None, answer) if isinstance(answer, str) else (answer, None)
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([paths], pa.list_(pa.string())), pa.array([problem], pa.string())],
-            names=["paths", "problem"],
-        )
+        row = {"problem": answer} if isinstance(answer, str) else asdict(answer)
+        yield pa.RecordBatch.from_pylist([row], _ANSWER_COLUMNS)
 
 
 def _in_worker(
     io: FileIO, inputs: PlainFiles, directory: str, writing: Writing, rows: Iterable[object]
-) -> Iterator[list[str] | str]:
-    """Yields the outputs' paths, or the error, which Spark would hide in a stack of Java's."""
+) -> Iterator[Rewritten | str]:
+    """Yields the outputs, or the error, which Spark would hide in a stack of Java's."""
     # A worker that did not read to the end is not reused, and the next one starts cold.
     list(rows)
     context = TaskContext.get()

@@ -40,6 +40,7 @@ from arctic_orchestration.lake.merging.input_files import require_readable
 from arctic_orchestration.lake.merging.lineage import lineage_of
 from arctic_orchestration.lake.merging.sessions import facts_frame
 from arctic_orchestration.lake.merging.strategy import require_current_schema
+from arctic_orchestration.lake.merging.value_deletes import MOST_HASHED
 from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
 from arctic_orchestration.lake.name_mapping import Names
 from arctic_orchestration.lake.row_lineage import LAST_UPDATED, ROW_ID, with_lineage
@@ -48,8 +49,6 @@ from arctic_orchestration.lake.schema import column_at, path_of, spark_schema
 from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS, file_metadata
 from arctic_orchestration.lake.table_reader import literal_path
 
-#: The maximum number of equality deletes of one chain in memory (the driver's, too).
-_MOST_HASHED = 1_000_000
 #: Hadoop uses one slash for several, except after a scheme.
 _SLASHES = re.compile(r"(?<!:)(?<!:/)/+")
 
@@ -130,7 +129,7 @@ def live_rows(
     rows, urls = _read(
         session, table.io, access, columns, [file.path for file in group.files], readable.names
     )
-    many = [chain for chain in chains if chain.rows > _MOST_HASHED]
+    many = [chain for chain in chains if chain.rows > MOST_HASHED]
     sizes = [file.size for file in group.files]
     by_size = access.by_spark and in_order and sizes != sorted(sizes, reverse=True)
     sorting = bool(many) or by_size
@@ -311,7 +310,7 @@ def _joined(
         .groupBy(*names)
         .agg(F.max("reach").alias(f"reach_{number}"))
     )
-    values = values.hint("merge" if chain.rows > _MOST_HASHED else "broadcast")
+    values = values.hint("merge" if chain.rows > MOST_HASHED else "broadcast")
     equal = reduce(
         lambda one, other: one & other,
         (

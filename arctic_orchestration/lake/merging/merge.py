@@ -50,7 +50,7 @@ _FILES_AT_ONCE = 8
 class Engine(StrEnum):
     """The engine that decodes the rows."""
 
-    #: Arrow, in a Python worker of Spark; for files without equality deletes
+    #: Arrow, in a Python worker of Spark; for files whose values need no conversion
     ARROW = "arrow"
     #: Spark's own rows; for all files
     SPARK = "spark"

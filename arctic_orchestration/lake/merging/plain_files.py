@@ -1,8 +1,8 @@
 """Groups of files that Arrow may decode, and what it needs to read them.
 
-Spark reads the others: it deletes rows by their values. It also refuses unreadable files, so
-nothing is refused here that Spark would read: anything unusual about a file is a reason to use
-Spark.
+Spark reads the others, with values of other types than the table's, or very many equality deletes.
+It also refuses unreadable files, so nothing is refused here that Spark would read: anything unusual
+about a file is a reason to use Spark.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,15 +24,22 @@ from arctic_orchestration.lake.arrow_files import (
 )
 from arctic_orchestration.lake.arrow_rows import arrow_type
 from arctic_orchestration.lake.file_access import sendable_io
-from arctic_orchestration.lake.file_groups import DeleteKind, FileGroup
+from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.file_metrics import is_bounded
-from arctic_orchestration.lake.merging.deletes import DeletedPositions, plain_path
+from arctic_orchestration.lake.merging.deletes import (
+    DeletedPositions,
+    EqualityChain,
+    equality_chains,
+    plain_path,
+)
 from arctic_orchestration.lake.merging.input_files import Readable, require_readable
 from arctic_orchestration.lake.merging.lineage import lineage_of
 from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes, zstd_level
 from arctic_orchestration.lake.merging.partition_values import UNKNOWN, partition_values
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
 from arctic_orchestration.lake.merging.sort_keys import Order, order_of
+from arctic_orchestration.lake.merging.value_deletes import MOST_HASHED
+from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
 from arctic_orchestration.lake.name_mapping import Names, below, fields_of, has_ids, id_of, names_of
 from arctic_orchestration.lake.parquet_footers import counts_days_as_julian
 from arctic_orchestration.lake.row_lineage import Inherited, with_lineage
@@ -64,6 +71,8 @@ class PlainFiles:
     statistics: bool | list[str] = True
     #: None: the rows stay in their order
     order: Order | None = None
+    #: the deletes by value, with the columns that each chain compares
+    chains: tuple[tuple[EqualityChain, Schema], ...] = ()
 
 
 def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
@@ -84,10 +93,14 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
     except FooterUnreadable as error:
         return str(error)
     names = names_of(table)
-    hindrance = next(_hindrances(footers, table.schema(), names), None)
+    chains = [chain for chain in equality_chains(group.files) if chain.rows]
+    if most := [chain.rows for chain in chains if chain.rows > MOST_HASHED]:
+        return f"{max(most)} rows are deleted by their values, expected at most {MOST_HASHED}"
+    wide = with_dropped(table, {number for chain in chains for number in chain.field_ids})
+    hindrance = next(_hindrances(footers, wide, names), None)
     if hindrance is not None:
         return hindrance
-    lacking = _lacking(table, group, require_readable(table, group, (), footers))
+    lacking = _lacking(table, group, require_readable(table, group, chains, footers))
     if isinstance(lacking, str):
         return lacking
     lineage = lineage_of(table, group)
@@ -108,6 +121,7 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
         names=names,
         statistics=_with_statistics(footers, schema, names),
         order=order_of(table, constant),
+        chains=tuple((chain, only(wide, chain.field_ids)) for chain in chains),
     )
 
 
@@ -141,9 +155,6 @@ def writing_of(table: Table, rows_per_file: int, *, schema: Schema | None = None
 
 
 def _known_hindrance(table: Table, group: FileGroup) -> str | None:
-    kinds = [{delete.kind for delete in file.deletes} for file in group.files]
-    if by_value := sum(DeleteKind.EQUALITY in found for found in kinds):
-        return f"rows are deleted by their values from {by_value} of {len(kinds)} files"
     if any(file.file_format.lower() != "parquet" for file in group.files):
         return "not all files are Parquet"
     paths = {plain_path(file.path) for file in group.files}
