@@ -18,7 +18,7 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	[ -e $(STAMP) ] || { $(call INSTALL,all); }
 	touch $@
 
-.PHONY: demo dev docs dist check-deploy test test-versions proof check format bench-cli bench-loading bench-latency bench-dispatch bench-simulation bench-partitions bench-queue bench-compaction bench-clustering bench-freshness bench-service bench-warm-spark screenshots lock clean
+.PHONY: demo dev docs dist check-deploy test test-versions proof check format bench-cli bench-loading bench-latency bench-dispatch bench-simulation bench-partitions bench-queue bench-compaction bench-merging bench-freshness bench-service bench-warm-spark screenshots lock clean
 
 # uv installs in a fraction of pip's time; where it cannot (an index that only pip is configured
 # for), pip does.
@@ -97,8 +97,8 @@ bench-compaction: $(STAMP)  ## what merging small files costs, beside Iceberg, d
 	$(BIN)/python -m benchmarks.compaction
 	$(BIN)/python -m benchmarks.many_tables
 
-bench-clustering: $(STAMP)  ## what sorted merges cost, and what readers save by them
-	$(BIN)/python -m benchmarks.clustering
+bench-merging: $(STAMP)  ## what merges cost that sort, delete or find other columns, and what readers save
+	$(BIN)/python -m benchmarks.merging
 
 bench-freshness: $(STAMP)  ## what resolving 10,000 tasks and submitting costs, beside stock Dagster
 	sh tools/ensure_postgres

@@ -55,7 +55,7 @@ from benchmarks.iceberg_rewrite import DRIVER_MEMORY, IcebergPeer, IcebergUnavai
 LAKES = {"200 x 1 MB": (200, 35_600), "64 x 16 MB": (64, 701_500)}
 PLANNED = 50_000
 _APPEND, _DELTA = "ours, appending", "delta-rs"
-#: What a merge chooses for these files, and what it takes where rows are deleted or columns change.
+#: What a merge chooses for these files, and what it takes where workers cannot run Arrow.
 _DECODE, _BY_SPARK = "ours, decoding (Arrow in Spark)", "ours, decoding (Spark rows)"
 _ICEBERG = "Iceberg rewrite_data_files"
 #: So often all is done before it is measured: the JVM compiles what runs often.

@@ -156,13 +156,13 @@ def test_tables_of_others_have_the_same_rows_after_a_merge(scenario: Seen) -> No
 
 @of("hive")
 def test_files_of_hive_get_ids_and_their_partitions_column(scenario: Seen) -> None:
-    """One partition by Arrow, the other one with deletes and changed names by Spark's rows."""
+    """One partition as it was, the other one with deletes and changed names."""
     assert identities(scenario["half"]) == identities(scenario["whole"])
     assert identities(scenario["whole"])[3] == [
         3, ["3", 3], [3, None], "2020-01-04 00:00:00", "2020-01-02"
     ]  # fmt: skip
-    assert "by Arrow" in scenario["how"][0]
-    assert any("files have no field ids" in how for how in scenario["how"][1:])
+    assert len(scenario["how"]) > 1
+    assert all("by Arrow" in how for how in scenario["how"])
     assert {row[0] for row in identities(scenario["after"])} == set(range(20)) - {1, 7, 8}
 
 

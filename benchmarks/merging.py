@@ -1,0 +1,182 @@
+"""What merges cost that do more than copy rows: ``make bench-merging``.
+
+The same files, 16 of about 4 MB, are merged into as many: as they are, sorted by columns, along a
+curve over two, without one row in a hundred, by position and by value, and with columns that were
+renamed, widened and added since. They take turns, and each is merged by the engine that a merge
+chooses and by Spark's rows. CPU seconds are those of Python, the JVM and its Python workers; bytes
+are those of the files that pyiceberg plans to read for a filter that keeps one value in a hundred.
+"""
+
+import argparse
+import math
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, StringType
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table as Rows
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.identifiers import new_id
+from arctic_orchestration.lake import ensure_table, open_catalog, spark_session
+from arctic_orchestration.lake.clustering import PROPERTY
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.manifests import live_files
+from arctic_orchestration.lake.merging.merge import Engine, merge
+from arctic_orchestration.lake.merging.strategy import Way
+from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
+from arctic_orchestration.settings import Settings
+from arctic_orchestration_tests.lake.delete_writer import (
+    add_equality_deletes,
+    add_position_deletes,
+)
+from benchmarks.compaction import cpu_seconds, family
+from benchmarks.compaction_files import SCHEMA, write_files
+
+FILES, ROWS = 16, 175_000
+
+
+def _as_they_are(table: Table) -> None:
+    pass
+
+
+def _without_positions(table: Table) -> None:
+    rows = range(0, ROWS, 100)
+    add_position_deletes(table, {file.path: rows for file in live_files(table).files})
+
+
+def _without_values(table: Table) -> None:
+    ids = pa.array(range(0, FILES * ROWS, 100), pa.int64())
+    add_equality_deletes(table, pa.table({"id": ids}), ["id"])
+
+
+def _with_other_columns(table: Table) -> None:
+    with table.update_schema() as update:
+        update.rename_column("note", "remark")
+        update.update_column("flight", LongType())
+        update.add_column("source", StringType())
+        update.delete_column("fuel")
+
+
+#: what is merged: the property, and what happens to the table before
+CASES: dict[str, tuple[str | None, Callable[[Table], None]]] = {
+    "as they are": (None, _as_they_are),
+    "by origin": ("origin", _as_they_are),
+    "by origin, dep_delay desc": ("origin, dep_delay desc", _as_they_are),
+    "zorder(origin, dep_delay)": ("zorder(origin, dep_delay)", _as_they_are),
+    "deleted by position": (None, _without_positions),
+    "deleted by value": (None, _without_values),
+    "other columns": (None, _with_other_columns),
+}
+ENGINES = {"Arrow": None, "Spark": Engine.SPARK}
+FILTERS = ("origin = 'X05'", "dep_delay = 7")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One merge: wall and CPU seconds, and the share of bytes that is read for each filter."""
+
+    wall: float
+    cpu: float
+    shares: tuple[float, ...]
+
+
+def main() -> None:
+    """Merges in turns, and prints medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=5)
+    repeat = parser.parse_args().repeat
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="arctic-merging-") as folder:
+        settings = Settings.from_environment({"ARCTIC_LAKE": folder})
+        spark = spark_session(settings)
+        catalog = open_catalog(settings)
+        files = write_files(Path(folder) / "files", FILES, ROWS)
+        runs: dict[tuple[str, str], list[Run]] = {
+            (case, engine): [] for case in CASES for engine in ENGINES
+        }
+        for turn in track(range(repeat + 1), "merging", console=console):
+            for number, (case, (rule, prepare)) in enumerate(CASES.items()):
+                for name, engine in ENGINES.items():
+                    table = ensure_table(
+                        catalog,
+                        f"lake.t{turn}_{number}_{name}",
+                        SCHEMA,
+                        properties={} if rule is None else {PROPERTY: rule},
+                    )
+                    for file in files:
+                        table.append(pq.read_table(file).cast(table.schema().as_arrow()))
+                    prepare(table)
+                    run = _merged(spark, table.refresh(), engine)
+                    # The first turn warms up.
+                    if turn:
+                        runs[(case, name)].append(run)
+                    catalog.purge_table(table.name())
+        spark.stop()
+    shown = Rows("merged files", "CPU s", "of plain", "wall s", "by Spark's rows, CPU s", *FILTERS)
+    plain = _median(one.cpu for one in runs[("as they are", "Arrow")])
+    for case in CASES:
+        measured = runs[(case, "Arrow")]
+        cpu = _median(one.cpu for one in measured)
+        shown.add_row(
+            case,
+            f"{cpu:.1f}",
+            f"{cpu / plain:.2f}",
+            f"{_median(one.wall for one in measured):.1f}",
+            f"{_median(one.cpu for one in runs[(case, 'Spark')]):.1f}",
+            *(
+                f"{_median(one.shares[place] for one in measured):.0%}"
+                for place in range(len(FILTERS))
+            ),
+        )
+    console.print(
+        f"{FILES} files of {ROWS} rows, median of {repeat}; PySpark {pyspark.__version__}, "
+        f"{os.cpu_count()} cores, Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}"
+    )
+    console.print(shown)
+
+
+def _median(values: Iterable[float]) -> float:
+    return statistics.median(values)
+
+
+def _merged(spark: pyspark.sql.SparkSession, table: Table, engine: Engine | None) -> Run:
+    live = live_files(table.refresh())
+    assert live.snapshot_id is not None
+    group = FileGroup(
+        snapshot_id=live.snapshot_id,
+        sequence_number=live.sequence_number,
+        spec_id=0,
+        files=tuple(live.files),
+    )
+    directory = table.location_provider().new_data_location(f"merged-{new_id(utc_now())}")
+    target = math.ceil(sum(file.size for file in group.files) / FILES)
+    before, wall = cpu_seconds(family(None)), time.perf_counter()
+    done = merge(spark, table, group, directory, target_bytes=target, way=Way.DECODE, engine=engine)
+    wall, after = time.perf_counter() - wall, cpu_seconds(family(None))
+    outputs = tuple(one.path for one in done.outputs)
+    replacement = Replacement(
+        id="one", group=group, outputs=outputs, rows_deleted=done.rows_deleted
+    )
+    replace_files(table, [replacement])
+    whole = sum(one.size for one in done.outputs)
+    shares = []
+    for condition in FILTERS:
+        plan = table.refresh().scan(row_filter=condition).plan_files()
+        shares.append(sum(one.file.file_size_in_bytes for one in plan) / whole)
+    return Run(wall, sum(after.values()) - sum(before.values()), tuple(shares))
+
+
+if __name__ == "__main__":
+    main()
