@@ -20,41 +20,29 @@ from pyiceberg.io.pyarrow import PyArrowFileIO, pyarrow_to_schema, schema_to_pya
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import (
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    ListType,
     LongType,
     NestedField,
     StringType,
-    StructType,
 )
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.lake import arrow_files as module
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.arrow_files import Writing
 from arctic_orchestration.lake.merging.arrow_rewrite import rewrite_files
 from arctic_orchestration.lake.merging.merge import Engine
-from arctic_orchestration.lake.merging.plain_files import PlainFile, PlainFiles, plain_files
+from arctic_orchestration.lake.merging.plain_files import PlainFile, PlainFiles
 from arctic_orchestration.lake.schema import spark_schema
-from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS
 from arctic_orchestration_tests.lake.merged_files import (
-    equality_delete,
     fill,
     group_of,
     merged,
-    position_delete,
-    with_deletes,
 )
 from arctic_orchestration_tests.lake.random_tables import SCHEMA as RANDOM
 from arctic_orchestration_tests.lake.random_tables import VALUES
 from arctic_orchestration_tests.lake.worker_files import FullFileIO
 
 ID = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
-NAN = Schema(NestedField(1, "id", LongType()), NestedField(2, "x", DoubleType()))
 LOCAL = PyArrowFileIO()
 UTC = dt.UTC
 
@@ -290,139 +278,3 @@ def test_what_cannot_be_removed_does_not_look_whole(tmp_path: Path) -> None:
         assert left.read_bytes()[-4:] != b"PAR1" or room == 100
         with pytest.raises(pa.ArrowInvalid):
             pq.read_metadata(left)
-
-
-def test_rows_of_no_number_are_found_by_filters(
-    spark: SparkSession, catalog: Catalog, tmp_path: Path
-) -> None:
-    """NaN is above all numbers: where no bounds were given for it, none are made up."""
-    table = ensure_table(catalog, "lake.nan", NAN)
-    fill(table, [{"id": 1, "x": 1.0}], [{"id": 2, "x": math.nan}, {"id": 3, "x": 2.0}])
-    group = group_of(table)
-    rows = pq.read_table(group.files[1].path)
-    spark.read.parquet(group.files[1].path).coalesce(1).write.parquet(str(tmp_path / "spark"))
-    (by_spark,) = (tmp_path / "spark").glob("*.parquet")
-    assert len(rows) == 2
-    without = pq.ParquetFile(by_spark).read().cast(rows.schema)
-    pq.write_table(without, group.files[1].path, write_statistics=["id"])
-    (output,) = merged(spark, table, group_of(table), engine=Engine.ARROW).outputs
-    chunks = pq.read_metadata(output.path).row_group(0)
-    assert [chunks.column(n).is_stats_set for n in (0, 1)] == [True, False]
-    found = spark.read.parquet(output.path).where("x > 5").collect()
-    assert [row["id"] for row in found] == [2]
-    query = "select id from read_parquet(?) where x > 5"
-    assert duckdb.execute(query, [output.path]).fetchall() == [(2,)]
-
-
-_TAG = StructType(NestedField(6, "key", StringType()), NestedField(7, "n", IntegerType()))
-OLD = Schema(
-    NestedField(1, "id", IntegerType()),
-    NestedField(2, "x", FloatType()),
-    NestedField(3, "price", DecimalType(5, 2)),
-    NestedField(4, "tags", ListType(5, _TAG, element_required=False)),
-    NestedField(8, "gone", StringType()),
-)
-
-
-def test_columns_of_earlier_schemas(spark: SparkSession, catalog: Catalog) -> None:
-    """Renamed, widened, moved, dropped and added since, and within the structs of a list."""
-    table = ensure_table(catalog, "lake.earlier", OLD)
-    old = {"id": -1, "x": 0.1, "price": decimal.Decimal("-1.25"), "gone": "gone"}
-    fill(table, [old | {"tags": [{"key": "a", "n": 2}, None]}, dict.fromkeys(OLD.column_names[:3])])
-    with table.update_schema() as update:
-        update.delete_column("gone")
-        update.rename_column("id", "number")
-        update.update_column("id", LongType())
-        update.update_column("x", DoubleType())
-        update.update_column("price", DecimalType(20, 2))
-        update.rename_column("tags.key", "name")
-        update.update_column("tags.n", LongType())
-        update.add_column(("tags", "added"), StringType())
-        update.add_column("gone", LongType())
-    with table.update_schema() as update:
-        update.move_first("gone")
-    new = {"gone": 2**40, "number": 2**40, "x": 0.1, "price": decimal.Decimal("1234567890.25")}
-    fill(table, [new | {"tags": [{"name": "b", "n": 2**40, "added": "c"}]}])
-    done = merged(spark, table, group_of(table), engine=Engine.ARROW)
-    (output,) = done.outputs
-    file = pq.ParquetFile(output.path)
-    assert file.schema_arrow.names == ["gone", "number", "x", "price", "tags"]
-    assert file.read().to_pylist() == [
-        # The float that is nearest to 0.1.
-        {"gone": None, "number": -1, "x": 0.10000000149011612, "price": decimal.Decimal("-1.25"),
-         "tags": [{"name": "a", "n": 2, "added": None}, None]},
-        dict.fromkeys(("gone", "number", "x", "price", "tags")),
-        new | {"tags": [{"name": "b", "n": 2**40, "added": "c"}]},
-    ]  # fmt: skip
-    assert pyarrow_to_schema(file.schema_arrow) == table.schema()
-
-
-@pytest.mark.parametrize("engine", Engine)
-def test_the_level_of_compression_is_the_tables(
-    spark: SparkSession, catalog: Catalog, engine: Engine
-) -> None:
-    """More of it, a smaller file; one of another codec is not zstd's; a bad one is named."""
-    if engine is Engine.SPARK and not READS_OLDER_SCHEMAS:
-        pytest.skip("PySpark 3.5: a JVM keeps its first level, see docs/installation.md")
-    key = "write.parquet.compression-level"
-    table = ensure_table(catalog, "lake.levels", ID)
-    fill(table, [{"id": n, "text": f"{n * 7919 % 10007} {n % 97}"} for n in range(20_000)])
-
-    def size(**properties: str) -> int:
-        with table.transaction() as transaction:
-            transaction.set_properties(properties)
-        (output,) = merged(spark, table, group_of(table), engine=engine).outputs
-        return output.size
-
-    usual = size()
-    assert size(**{key: "3"}) == usual
-    assert size(**{key: "19"}) < usual
-    assert size(**{"write.parquet.compression-codec": "gzip"}) == usual
-    with pytest.raises(InvalidInput, match=f"{key}: got '99', expected a level of zstd"):
-        size(**{key: "99", "write.parquet.compression-codec": "zstd"})
-
-
-def test_why_spark_reads_a_group(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Very many deletes by value, other types, days of another calendar; each is told."""
-    table = ensure_table(catalog, "lake.reasons", ID)
-    fill(table, [{"id": 1, "text": "a"}], [{"id": 2, "text": "b"}])
-    group = group_of(table)
-    assert isinstance(plain_files(table, group), PlainFiles)
-    place = position_delete(tmp_path / "p.parquet", [(group.files[0].path, 0)])
-    assert isinstance(plain_files(table, with_deletes(group, {0: [place]})), PlainFiles)
-    value = equality_delete(tmp_path / "v.parquet", table, ["id"], [(1,), (3,)])
-    deleted = with_deletes(group, {0: [value, place], 1: [place]})
-    assert isinstance(plain_files(table, deleted), PlainFiles)
-    monkeypatch.setattr("arctic_orchestration.lake.merging.plain_files.MOST_HASHED", 1)
-    reason = plain_files(table, deleted)
-    assert reason == "2 rows are deleted by their values, expected at most 1"
-    path = group.files[1].path
-
-    def found(columns: list[pa.Field], values: list[Any], **more: Any) -> PlainFiles | str:
-        arrays = [pa.array([value], kind.type) for value, kind in zip(values, columns, strict=True)]
-        schema = pa.schema(columns, more)
-        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path)
-        return plain_files(table, group)
-
-    first, second = schema_to_pyarrow(ID)
-    narrow = pa.field("id", pa.int32(), True, first.metadata)
-    for columns, values in (
-        ([second, first], ["x", 2]),
-        ([first, second.with_name("title")], [1, "x"]),
-        ([narrow], [1]),
-    ):
-        assert isinstance(found(columns, values), PlainFiles)
-    for kind, other_value, name in (
-        (pa.string(), "1", "string"),
-        (pa.uint32(), 1, "uint32"),
-        # Arrow follows the hint beside the schema.
-        (pa.duration("us"), 1, "duration[us]"),
-        (pa.list_(pa.int64()), [1], "list<element: int64>"),
-    ):
-        other = pa.field("id", kind, True, first.metadata)
-        reason = found([other, second], [other_value, "x"])
-        assert reason == f"{path}: column id is read as {name}, expected long"
-    moved = found([first, second], [1, "x"], **{"org.apache.spark.legacyDateTime": ""})
-    assert moved == f"{path} was written by a Spark that counted old dates otherwise"
