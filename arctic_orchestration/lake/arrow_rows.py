@@ -98,37 +98,50 @@ def write_arrow_rows(
     return sorted(paths)
 
 
-def projected(rows: pa.Table, schema: Schema, mapped: Names | None = None) -> pa.Table:
-    """Returns the columns of the schema, found by their field ids; missing ones are null.
+class _Projection:
+    """Finds the columns of a schema in tables."""
 
-    Args:
-        mapped: the field ids by name, for a file without them.
+    def __init__(self, schema: Schema) -> None:
+        self._fields = [(field, arrow_type(field.field_type)) for field in schema.fields]
+        self._names = [field.name for field in schema.fields]
 
-    Errors:
-        ArrowException: a value does not fit the column's type.
-    """
-    struct = schema.as_struct()
-    names = [field.name for field in struct.fields]
-    batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
-    return pa.Table.from_batches(
-        [pa.RecordBatch.from_arrays(_columns(struct, batch, mapped), names) for batch in batches]
-    )
+    def of(self, rows: pa.Table, mapped: Names | None) -> pa.Table:
+        """Returns the columns, found by their field ids; missing ones are null.
+
+        Args:
+            mapped: the field ids by name, for a file without them.
+
+        Errors:
+            ArrowException: a value does not fit the column's type.
+        """
+        places = {_id_of(field, mapped): number for number, field in enumerate(rows.schema)}
+        columns = []
+        for field, kind in self._fields:
+            place = places.get(field.field_id)
+            if place is None:
+                columns.append(pa.nulls(len(rows), kind))
+                continue
+            column = rows.column(place)
+            if not field.field_type.is_primitive:
+                inside = below(mapped, rows.schema.field(place).name)
+                chunks = [_value(field.field_type, chunk, inside) for chunk in column.chunks]
+                column = pa.chunked_array(chunks, kind)
+            columns.append(column if column.type == kind else column.cast(kind))
+        return pa.Table.from_arrays(columns, self._names)
 
 
 def _columns(
-    struct: iceberg.StructType, rows: pa.RecordBatch | pa.StructArray, mapped: Names | None
+    struct: iceberg.StructType, rows: pa.StructArray, mapped: Names | None
 ) -> list[pa.Array]:
-    fields = rows.schema if isinstance(rows, pa.RecordBatch) else rows.type
-    places = {_id_of(field, mapped): number for number, field in enumerate(fields)}
+    places = {_id_of(field, mapped): number for number, field in enumerate(rows.type)}
     found = []
     for field in struct.fields:
         place = places.get(field.field_id)
         if place is None:
             found.append(pa.nulls(len(rows), arrow_type(field.field_type)))
         else:
-            column = rows.column(place) if isinstance(rows, pa.RecordBatch) else rows.field(place)
-            inside = below(mapped, fields[place].name)
-            found.append(_value(field.field_type, column, inside))
+            inside = below(mapped, rows.type[place].name)
+            found.append(_value(field.field_type, rows.field(place), inside))
     return found
 
 
@@ -239,8 +252,10 @@ def rows_of(
         # Of a file without any of the columns, one counts the rows.
         return found or [next(iter(ids))]
 
+    projections = [_Projection(schema) for schema in schemas]
+
     def converted(rows: pa.Table) -> pa.Table:
-        return convert(*(projected(rows, schema, mapped) for schema in schemas))
+        return convert(*(projection.of(rows, mapped) for projection in projections))
 
     yield from pieces(io, path, most_bytes, converted, columns)
 

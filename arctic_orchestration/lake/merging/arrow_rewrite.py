@@ -21,7 +21,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyiceberg.io import FileIO
@@ -190,15 +189,14 @@ def _live_rows(
         piece = _filled(file, piece)
         if file.inherited is not None:
             piece = with_values(piece, file.inherited, start)
-        kept = np.ones(len(piece), np.bool_)
-        if file.deleted is not None:
-            kept = file.deleted.kept(start, position)
-        counted["seen"] += int(kept.sum())
+        kept = None if file.deleted is None else file.deleted.kept(start, position)
+        counted["seen"] += len(piece) if kept is None else int(kept.sum())
         gone = deleted_by_value(deletes, (_filled(file, one) for one in compared), file.path)
         if gone is not None:
-            counted["deleted"] += int((kept & gone).sum())
-            kept = kept & ~gone
-        if not kept.all():
+            gone = gone if kept is None else gone & kept
+            counted["deleted"] += int(gone.sum())
+            kept = ~gone if kept is None else kept & ~gone
+        if kept is not None and not kept.all():
             piece = piece.filter(pa.array(kept))
         return piece.cast(columns)
 
