@@ -93,7 +93,7 @@ def merge(
     """Writes the rows of the group's files into new files below a directory.
 
     All files of the group have one partition, and so do the outputs. One Spark job writes them,
-    without a shuffle; before it, a small one reads equality deletes, for each set of columns.
+    without a shuffle.
     :func:`~arctic_orchestration.lake.file_sizes.outputs_wanted` gives the number of outputs; as the
     inputs are encoded otherwise, they may be smaller. They are sorted if the table has a sort order
     or the property ``arctic.compaction.sort``. Otherwise, the rows of an input stay together and in
@@ -108,7 +108,8 @@ def merge(
         way: None: chosen by :func:`~arctic_orchestration.lake.merging.strategy.choose_way`.
             Appending is refused where it would write wrong files, and not where it is of little
             use.
-        engine: for decoding. None: Arrow for plain files, see
+        engine: for decoding. None: Arrow for the files of
+            :func:`~arctic_orchestration.lake.merging.plain_files.plain_files`, else Spark.
 
     Errors:
         UnsupportedTable: the format version, a type or a file would not survive.
