@@ -88,9 +88,10 @@ def pieces(
                 )
                 found = (pa.Table.from_batches([batch]) for batch in batches)
             for one in found:
+                # As it is decoded: what is converted may have fewer columns and rows.
+                width = max(width, one.nbytes / max(1, len(one)))
                 piece = convert(one)
                 if len(piece):
-                    width = max(width, piece.nbytes / len(piece))
                     yield piece
 
 

@@ -233,8 +233,8 @@ def rows_of(
         names: of the columns of files without field ids.
 
     Errors:
-        LakeError: the file has no field ids, or was written by a Spark that counted old dates
-            otherwise.
+        LakeError: the file has no field ids, two columns of one name, or was written by a Spark
+            that counted old dates otherwise.
         OSError, ArrowException: it cannot be read.
     """
     wanted = {field.field_id for schema in schemas for field in schema.fields}
@@ -246,8 +246,10 @@ def rows_of(
         if counts_days_as_julian(file.metadata.metadata or {}):
             raise LakeError("it was written by a Spark that counted old dates otherwise")
         ids = {field.name: _id_of(field, mapped) for field in file.schema_arrow}
-        if not any(ids.values()):
+        if all(number is None for number in ids.values()):
             raise LakeError("it has no field ids")
+        if len(ids) < len(file.schema_arrow):
+            raise LakeError("it has two columns of one name")
         found = [name for name, number in ids.items() if number in wanted]
         # Of a file without any of the columns, one counts the rows.
         return found or [next(iter(ids))]

@@ -101,8 +101,13 @@ def _nested(row: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in row.items():
         first, _, rest = name.partition(".")
-        found[first] = _nested({rest: value}) if rest else value
-    return found
+        if rest:
+            found.setdefault(first, {})[rest] = value
+        else:
+            found[first] = value
+    return {
+        name: _nested(value) if isinstance(value, dict) else value for name, value in found.items()
+    }
 
 
 def merged(

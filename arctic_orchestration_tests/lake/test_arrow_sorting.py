@@ -21,6 +21,7 @@ from pyiceberg.transforms import (
     MonthTransform,
     Transform,
     TruncateTransform,
+    UnknownTransform,
     YearTransform,
 )
 from pyiceberg.types import (
@@ -43,7 +44,7 @@ from pyiceberg.types import (
 
 from arctic_orchestration.lake.merging import arrow_sorting
 from arctic_orchestration.lake.merging.arrow_sorting import Source, sorted_rows
-from arctic_orchestration.lake.merging.sort_keys import Key, Order
+from arctic_orchestration.lake.merging.sort_keys import Key, Order, why_not_sorted
 
 _NAIVE = st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31))
 #: a type: in Arrow, and its values; the least numbers cannot be truncated
@@ -69,17 +70,17 @@ KINDS: dict[IcebergType, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     FixedType(3): (pa.binary(3), st.binary(min_size=3, max_size=3)),
     UUIDType(): (pa.uuid(), st.uuids()),
 }
-#: transforms of a type; others have no order
+#: transforms of a type that Arrow sorts by
 TRANSFORMS: dict[type[IcebergType], list[Transform[Any, Any]]] = {
     IntegerType: [BucketTransform(4), TruncateTransform(10)],
     LongType: [BucketTransform(4), TruncateTransform(10)],
     DecimalType: [BucketTransform(4), TruncateTransform(10)],
-    StringType: [BucketTransform(4), TruncateTransform(2)],
+    StringType: [BucketTransform(4)],
     BinaryType: [BucketTransform(4), TruncateTransform(2)],
     UUIDType: [BucketTransform(4)],
-    DateType: [YearTransform(), MonthTransform(), DayTransform(), BucketTransform(4)],
-    TimestampType: [YearTransform(), DayTransform(), HourTransform(), BucketTransform(4)],
-    TimestamptzType: [MonthTransform(), HourTransform(), BucketTransform(4)],
+    DateType: [DayTransform(), BucketTransform(4)],
+    TimestampType: [DayTransform(), HourTransform(), BucketTransform(4)],
+    TimestamptzType: [HourTransform(), BucketTransform(4)],
 }
 
 
@@ -293,3 +294,21 @@ def test_local_files_of_a_failure_are_removed(local: Path) -> None:
     assert list(local.glob("*/*"))
     rows.close()
     assert list(local.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "transform"),
+    [
+        (TimestampType(), YearTransform()),
+        (DateType(), MonthTransform()),
+        (StringType(), TruncateTransform(2)),
+        (LongType(), UnknownTransform("other")),
+    ],
+)
+def test_some_transforms_are_left_to_spark(
+    kind: IcebergType, transform: Transform[Any, Any]
+) -> None:
+    """Their values by pyiceberg are no order: none for far dates, and no text for odd bytes."""
+    order = Order(keys=(FIRST, Key(path=("s", "x"), kind=kind, transform=transform)))
+    assert why_not_sorted(order) == f"rows are sorted by {transform} of s.x"
+    assert why_not_sorted(Order(keys=(FIRST, SECOND))) is None

@@ -2,6 +2,7 @@
 
 import decimal
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ def test_rows_of_no_number_are_found_by_filters(
 
 
 _TAG = StructType(NestedField(6, "key", StringType()), NestedField(7, "n", IntegerType()))
+_ID_1 = {"PARQUET:field_id": "1"}
 OLD = Schema(
     NestedField(1, "id", IntegerType()),
     NestedField(2, "x", FloatType()),
@@ -148,7 +150,20 @@ def test_why_spark_reads_a_group(
     assert isinstance(plain_files(table, deleted), PlainFiles)
     monkeypatch.setattr("arctic_orchestration.lake.merging.plain_files.MOST_HASHED", 1)
     reason = plain_files(table, deleted)
-    assert reason == "2 rows are deleted by their values, expected at most 1"
+    assert isinstance(reason, str)
+    assert re.fullmatch(
+        r"2 rows of \d+ bytes are deleted by their values, expected .* 1 of \d+", reason
+    )
+    monkeypatch.undo()
+    monkeypatch.setattr("arctic_orchestration.lake.merging.plain_files.MOST_HASHED_BYTES", 10)
+    assert str(plain_files(table, deleted)).endswith("expected at most 1000000 of 10")
+    monkeypatch.undo()
+    assert isinstance(plain_files(table, deleted), PlainFiles)
+    # Of a delete, an integer is no text, whatever it could be cast to.
+    text = pa.table({"id": ["1", "3"]}, pa.schema([pa.field("id", pa.string(), True, _ID_1)]))
+    pq.write_table(text, value.path)
+    reason = plain_files(table, deleted)
+    assert reason == f"{value.path}: column id is read as string, expected long"
     path = group.files[1].path
 
     def found(columns: list[pa.Field], values: list[Any], **more: Any) -> PlainFiles | str:
@@ -175,5 +190,8 @@ def test_why_spark_reads_a_group(
         other = pa.field("id", kind, True, first.metadata)
         reason = found([other, second], [other_value, "x"])
         assert reason == f"{path}: column id is read as {name}, expected long"
+    for columns in ([first, first], [first, second.with_metadata(first.metadata)]):
+        reason = found(columns, [1, 1 if columns[1].name == "id" else "x"])
+        assert reason == f"{path} has two columns of one name or field id"
     moved = found([first, second], [1, "x"], **{"org.apache.spark.legacyDateTime": ""})
     assert moved == f"{path} was written by a Spark that counted old dates otherwise"

@@ -4,7 +4,7 @@ import datetime as dt
 import decimal
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +262,31 @@ def test_large_row_groups_are_read_through_buffers(
     one = written(tmp_path / "in.parquet", texts.cast(schema_to_pyarrow(ID)), row_group_size=2000)
     outputs = rewrite_files(LOCAL, inputs_of(ID, one), str(tmp_path), plain_of(ID), name="x").paths
     assert by_arrow(outputs) == by_arrow([one])
+
+
+def test_what_is_not_kept_is_decoded_in_pieces_too(tmp_path: Path) -> None:
+    """The width of rows is that of what is decoded: 4,000 bytes, of which a dictionary has one."""
+    wide = pa.table({"id": range(30_000), "text": ["x" * 4000] * 30_000})
+    one = written(tmp_path / "wide.parquet", wide.cast(schema_to_pyarrow(ID)), row_group_size=9000)
+    assert os.path.getsize(one) < 400_000
+    most = 8 << 20
+    for keep in (
+        lambda rows: rows,
+        lambda rows: rows.select(["id"]),
+        lambda rows: rows.slice(0, 0),
+    ):
+        seen: list[int] = []
+
+        def convert(
+            rows: pa.Table, seen: list[int] = seen, keep: Callable[[pa.Table], pa.Table] = keep
+        ) -> pa.Table:
+            seen.append(len(rows))
+            return keep(rows)
+
+        list(module.pieces(LOCAL, one, most, convert))
+        assert sum(seen) == 30_000
+        # But for the first one, whose width is unknown.
+        assert max(seen[1:]) * 4000 <= most
 
 
 def test_what_cannot_be_removed_does_not_look_whole(tmp_path: Path) -> None:

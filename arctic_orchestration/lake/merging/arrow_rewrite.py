@@ -40,7 +40,7 @@ from arctic_orchestration.lake.merging.arrow_sorting import sorted_rows
 from arctic_orchestration.lake.merging.deletes import deleted_positions
 from arctic_orchestration.lake.merging.lineage import with_values
 from arctic_orchestration.lake.merging.plain_files import PlainFile, PlainFiles, writing_of
-from arctic_orchestration.lake.merging.value_deletes import ValueDeletes, deleted_by_value
+from arctic_orchestration.lake.merging.value_deletes import ValueDeletes, without_deleted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,6 +152,11 @@ def rewrite_files(
     counted: Counter[str] = Counter()
 
     def rows(names: list[str] | None) -> Generator[pa.Table, None, None]:
+        if names is None and deletes:
+            return without_deleted(pieces_of(None), deletes, counted)
+        return pieces_of(names)
+
+    def pieces_of(names: list[str] | None) -> Generator[pa.Table, None, None]:
         schema = Schema(*(one for one in known if names is None or one.name in names))
         columns = pa.schema([writing.columns.field(one.name) for one in schema.fields])
         for file in inputs.files:
@@ -180,7 +185,10 @@ def rewrite_files(
 def _live_rows(
     file: PlainFile, columns: pa.Schema, deletes: Sequence[ValueDeletes], counted: Counter[str]
 ) -> Callable[..., pa.Table]:
-    """Returns what completes the pieces of a file, in turn, and leaves out its deleted rows."""
+    """Returns what completes the pieces of a file, in turn, without rows deleted by position.
+
+    What the deletes by value compare is appended.
+    """
     position = 0
 
     def live(piece: pa.Table, *compared: pa.Table) -> pa.Table:
@@ -189,16 +197,15 @@ def _live_rows(
         piece = _filled(file, piece)
         if file.inherited is not None:
             piece = with_values(piece, file.inherited, start)
+        piece = piece.cast(columns)
+        for one, table in zip(deletes, compared, strict=True):
+            for values in one.columns(_filled(file, table), file.path):
+                piece = piece.append_column("", values)
         kept = None if file.deleted is None else file.deleted.kept(start, position)
-        counted["seen"] += len(piece) if kept is None else int(kept.sum())
-        gone = deleted_by_value(deletes, (_filled(file, one) for one in compared), file.path)
-        if gone is not None:
-            gone = gone if kept is None else gone & kept
-            counted["deleted"] += int(gone.sum())
-            kept = ~gone if kept is None else kept & ~gone
         if kept is not None and not kept.all():
             piece = piece.filter(pa.array(kept))
-        return piece.cast(columns)
+        counted["seen"] += len(piece)
+        return piece
 
     return live
 

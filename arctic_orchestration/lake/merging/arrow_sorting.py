@@ -70,7 +70,7 @@ def sorted_rows(
         for table in source(_names(order.keys if order.curve else keys[:1])):
             yield on_curve(table) if order.curve else key_values(table, keys[0])
 
-    tables = map(keyed, _together(source(None)))
+    tables = map(keyed, together(source(None)))
     held: list[pa.Table] = []
     held_bytes = 0
     while held_bytes <= most_bytes:
@@ -236,7 +236,7 @@ def _sorted_in_memory(tables: list[pa.Table], keys: Sequence[Key]) -> Iterator[p
         yield whole.take(places.slice(start, most))
 
 
-def _together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Yields tables of one chunk and about 16 MiB."""
     held: list[pa.Table] = []
     size = 0

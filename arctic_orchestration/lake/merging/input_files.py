@@ -4,7 +4,7 @@ Where a column has no field id, Spark and other readers silently return nulls. A
 these nulls. The table's name mapping identifies the columns of files that have no field ids at all.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,12 +36,12 @@ def require_readable(
     table: Table,
     group: FileGroup,
     chains: Sequence[EqualityChain],
-    footers: Sequence[Footer] | None = None,
+    footers: Mapping[str, Footer] | None = None,
 ) -> Readable:
     """Reads the footers of the group's files and of its equality deletes.
 
     Args:
-        footers: those of the group's files, if they were read.
+        footers: all of them by path, if they were read.
 
     Errors:
         InvalidInput: the table's name mapping is invalid.
@@ -69,9 +69,11 @@ def require_readable(
     }
     columns = {field.field_id for field in table.schema().fields}
     lacking, nameless = {}, 0
+    deletes = {delete.path: (delete, chain) for chain in chains for delete in chain.deletes}
     if footers is None:
-        footers = _footers(table, paths)
-    for file, footer in zip(group.files, footers, strict=True):
+        footers = _footers(table, [*paths, *deletes])
+    for file in group.files:
+        footer = footers[file.path]
         ids = _field_ids(footer, name, names)
         nameless += not has_ids(footer.metadata.schema.to_arrow_schema())
         for missing in sorted(implied.keys() & (fields.keys() | compared) - ids):
@@ -87,8 +89,8 @@ def require_readable(
             )
         lacking[file.path] = frozenset((defaults.keys() | implied.keys()) & columns - ids)
         _require_rows(footer, file.rows, name)
-    deletes = {delete.path: (delete, chain) for chain in chains for delete in chain.deletes}
-    for footer, (delete, chain) in zip(_footers(table, deletes), deletes.values(), strict=True):
+    for delete, chain in deletes.values():
+        footer = footers[delete.path]
         if absent := set(chain.field_ids) - _field_ids(footer, name, None):
             raise LakeError(f"{name}: {delete.path} lacks field {min(absent)}, which it compares")
         _require_rows(footer, delete.rows, name)
@@ -99,10 +101,11 @@ def _fields_by_id(table: Table) -> Iterable[tuple[int, NestedField]]:
     return table.schema()._lazy_id_to_field.items()
 
 
-def _footers(table: Table, paths: Collection[str]) -> list[Footer]:
+def _footers(table: Table, paths: Sequence[str]) -> dict[str, Footer]:
     try:
         # As plain paths: pyiceberg cuts a URL at a `?` or a `#`.
-        return read_footers(table.io, map(plain_path, paths))
+        found = read_footers(table.io, map(plain_path, paths))
+        return dict(zip(paths, found, strict=True))
     except FooterUnreadable as error:
         raise UnsupportedFile(f"{'.'.join(table.name())}: {error}") from error
 

@@ -5,6 +5,7 @@ It also refuses unreadable files, so nothing is refused here that Spark would re
 about a file is a reason to use Spark.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,8 +38,8 @@ from arctic_orchestration.lake.merging.lineage import lineage_of
 from arctic_orchestration.lake.merging.parquet_properties import row_group_bytes, zstd_level
 from arctic_orchestration.lake.merging.partition_values import UNKNOWN, partition_values
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
-from arctic_orchestration.lake.merging.sort_keys import Order, order_of
-from arctic_orchestration.lake.merging.value_deletes import MOST_HASHED
+from arctic_orchestration.lake.merging.sort_keys import Order, order_of, why_not_sorted
+from arctic_orchestration.lake.merging.value_deletes import MOST_HASHED, MOST_HASHED_BYTES
 from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
 from arctic_orchestration.lake.name_mapping import Names, below, fields_of, has_ids, id_of, names_of
 from arctic_orchestration.lake.parquet_footers import counts_days_as_julian
@@ -88,39 +89,53 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
     hindrance = _known_hindrance(table, group)
     if hindrance is not None:
         return hindrance
+    chains = [chain for chain in equality_chains(group.files) if chain.rows]
+    deletes = {delete.path: chain for chain in chains for delete in chain.deletes}
+    paths = [*(file.path for file in group.files), *deletes]
     try:
-        footers = read_footers(table.io, (file.path for file in group.files))
+        # As plain paths: pyiceberg cuts a URL at a `?` or a `#`.
+        read = read_footers(table.io, map(plain_path, paths))
     except FooterUnreadable as error:
         return str(error)
+    footers = dict(zip(paths, read, strict=True))
+    data = [footers[file.path] for file in group.files]
     names = names_of(table)
-    chains = [chain for chain in equality_chains(group.files) if chain.rows]
-    if most := [chain.rows for chain in chains if chain.rows > MOST_HASHED]:
-        return f"{max(most)} rows are deleted by their values, expected at most {MOST_HASHED}"
     wide = with_dropped(table, {number for chain in chains for number in chain.field_ids})
-    hindrance = next(_hindrances(footers, wide, names), None)
+    hindrances = itertools.chain(
+        _hindrances(data, with_lineage(wide), names),
+        *(
+            _hindrances([footers[path]], only(wide, chain.field_ids), None)
+            for path, chain in deletes.items()
+        ),
+        _too_many(sum(chain.rows for chain in chains), [footers[path] for path in deletes]),
+    )
+    hindrance = next(hindrances, None)
     if hindrance is not None:
         return hindrance
     lacking = _lacking(table, group, require_readable(table, group, chains, footers))
     if isinstance(lacking, str):
         return lacking
-    lineage = lineage_of(table, group)
-    schema = table.schema() if lineage is None else with_lineage(table.schema())
-    files = [
-        PlainFile(path=file.path, lacking=known, inherited=lineage[number] if lineage else None)
-        for number, (file, known) in enumerate(zip(group.files, lacking, strict=True))
-    ]
     values = partition_values(table, group)
     constant = {
         one.name
         for one in table.schema().fields
         if values.get(one.field_id, UNKNOWN) is not UNKNOWN
     }
+    order = order_of(table, constant)
+    if order is not None and (hindrance := why_not_sorted(order)):
+        return hindrance
+    lineage = lineage_of(table, group)
+    schema = table.schema() if lineage is None else with_lineage(table.schema())
+    files = [
+        PlainFile(path=file.path, lacking=known, inherited=lineage[number] if lineage else None)
+        for number, (file, known) in enumerate(zip(group.files, lacking, strict=True))
+    ]
     return PlainFiles(
         files=tuple(files),
         schema=schema,
         names=names,
-        statistics=_with_statistics(footers, schema, names),
-        order=order_of(table, constant),
+        statistics=_with_statistics(data, schema, names),
+        order=order,
         chains=tuple((chain, only(wide, chain.field_ids)) for chain in chains),
     )
 
@@ -179,8 +194,22 @@ def _hindrances(footers: Sequence[Footer], schema: Schema, names: Names | None) 
     for footer in schemas.values():
         found = footer.metadata.schema.to_arrow_schema()
         mapped = None if has_ids(found) else names
+        ids = [number for _, number in fields_of(found, mapped) if number is not None]
+        if len(set(ids)) < len(ids) or len(set(found.names)) < len(found):
+            yield f"{footer.path} has two columns of one name or field id"
+            continue
         for path, kind, wanted in _unlike(schema.as_struct(), found, mapped):
             yield f"{footer.path}: column {path} is read as {kind}, expected {wanted}"
+
+
+def _too_many(rows: int, footers: Sequence[Footer]) -> Iterator[str]:
+    """Yields why deletes by value do not fit into the memory of a worker."""
+    size = sum(size for footer in footers for _, size in footer.row_groups)
+    if rows > MOST_HASHED or size > MOST_HASHED_BYTES:
+        yield (
+            f"{rows} rows of {size} bytes are deleted by their values, expected at most "
+            f"{MOST_HASHED} of {MOST_HASHED_BYTES}"
+        )
 
 
 def _unlike(

@@ -9,8 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import NullOrder, SortDirection
-from pyiceberg.transforms import IdentityTransform, Transform, VoidTransform
-from pyiceberg.types import IcebergType
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    Transform,
+    TruncateTransform,
+    VoidTransform,
+)
+from pyiceberg.types import IcebergType, StringType
 
 from arctic_orchestration.lake.clustering import clustering_of
 from arctic_orchestration.lake.schema import path_of
@@ -74,6 +82,21 @@ def order_of(table: Table, constant: Collection[str]) -> Order | None:
     keys = [key for key in keys if key.path[0] not in constant]
     curve = clustering is not None and clustering.z_order
     return Order(keys=tuple(keys), curve=curve) if keys else None
+
+
+def why_not_sorted(order: Order) -> str | None:
+    """Returns why Arrow cannot sort; None: it can.
+
+    pyiceberg computes no years and months of far dates, and no parts of texts that are no UTF-8.
+    """
+    for key in order.keys:
+        is_text = isinstance(key.transform, TruncateTransform) and isinstance(key.kind, StringType)
+        known = isinstance(
+            key.transform, (BucketTransform, TruncateTransform, DayTransform, HourTransform)
+        )
+        if key.transform is not None and (is_text or not known):
+            return f"rows are sorted by {key.transform} of {'.'.join(key.path)}"
+    return None
 
 
 def key_values(table: pa.Table, key: Key) -> pa.Array:

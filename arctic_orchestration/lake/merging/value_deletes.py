@@ -4,9 +4,9 @@ Equality is that of the specification: nulls are equal, a NaN equals a NaN, zero
 differ.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,16 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 
 from arctic_orchestration.lake.arrow_rows import rows_of
+from arctic_orchestration.lake.merging.arrow_sorting import together
 from arctic_orchestration.lake.merging.deletes import EqualityChain
+from arctic_orchestration.lake.merging.sort_keys import one_array
 from arctic_orchestration.lake.schema import path_of
 
-#: The maximum number of deletes of one chain in memory.
-MOST_HASHED = 1_000_000
+#: The maximum number of deletes in memory, and of their decoded bytes: for a moment, a worker has
+#: five times as many.
+MOST_HASHED, MOST_HASHED_BYTES = 1_000_000, 64 << 20
+#: The need of a file to which no delete applies.
+_NEVER = np.iinfo(np.int64).max
 _PIECE_BYTES = 8 << 20
 
 
@@ -68,33 +73,51 @@ class ValueDeletes:
         np.maximum.at(reach, numbers, np.concatenate(reaches))
         return cls(chain, paths, known, tuple(pairs), reach)
 
-    def delete(self, rows: pa.Table, file: str) -> npt.NDArray[np.bool_] | None:
-        """Returns for each row of a data file whether it is deleted; None: no delete applies."""
-        need = self.chain.need.get(file)
-        if need is None:
-            return None
-        columns = [_comparable(rows, path) for path in self.paths]
-        numbers = _numbers(columns[0], self.known[0])
-        for one, found, pairs in zip(columns[1:], self.known[1:], self.pairs, strict=True):
+    def columns(self, rows: pa.Table, file: str) -> list[pa.Array]:
+        """Returns what :meth:`deleted` compares of the rows of a data file."""
+        need = pa.repeat(pa.scalar(self.chain.need.get(file, _NEVER), pa.int64()), len(rows))
+        return [*(_comparable(rows, path) for path in self.paths), need]
+
+    def deleted(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+        """Returns for each row whether it is deleted; rows may be of several files."""
+        *values, need = columns
+        needed = need.to_numpy()
+        if not len(needed) or needed.min() == _NEVER:
+            return np.zeros(len(needed), np.bool_)
+        numbers = _numbers(values[0], self.known[0])
+        for one, found, pairs in zip(values[1:], self.known[1:], self.pairs, strict=True):
             number = _numbers(one, found)
             pair = np.where((numbers < 0) | (number < 0), -1, numbers * len(found) + number)
             place = np.minimum(np.searchsorted(pairs, pair), len(pairs) - 1)
             numbers = np.where(pairs[place] == pair, place, -1)
-        gone: npt.NDArray[np.bool_] = (numbers >= 0) & (self.reach[numbers] >= need)
+        gone: npt.NDArray[np.bool_] = (numbers >= 0) & (self.reach[numbers] >= needed)
         return gone
 
 
-def deleted_by_value(
-    deletes: Sequence[ValueDeletes], rows: Iterable[pa.Table], file: str
-) -> npt.NDArray[np.bool_] | None:
-    """Returns for each row whether any delete applies to it; None: none applies to the file.
+def without_deleted(
+    tables: Iterable[pa.Table], deletes: Sequence[ValueDeletes], counted: Counter[str]
+) -> Generator[pa.Table, None, None]:
+    """Yields the rows that no delete deletes, without the columns that are compared.
+
+    The values of the deletes are hashed for each piece, so that small ones are put together.
 
     Args:
-        rows: the compared columns of each of the chains.
+        tables: their last columns are :meth:`ValueDeletes.columns`, for one after the other.
+        counted: the number of rows is added as ``deleted``.
     """
-    found = [one.delete(table, file) for one, table in zip(deletes, rows, strict=True)]
-    some = [gone for gone in found if gone is not None]
-    return np.logical_or.reduce(some) if some else None
+    width = sum(len(one.paths) + 1 for one in deletes)
+    for table in together(tables):
+        compared = [one_array(column) for column in table.columns[table.num_columns - width :]]
+        gone = np.zeros(len(table), np.bool_)
+        for one in deletes:
+            own, compared = compared[: len(one.paths) + 1], compared[len(one.paths) + 1 :]
+            gone |= one.deleted(own)
+        counted["deleted"] += int(gone.sum())
+        rows = table.select(range(table.num_columns - width))
+        if gone.any():
+            rows = rows.filter(pa.array(~gone))
+        if len(rows):
+            yield rows
 
 
 def _numbers(values: pa.Array, known: pa.Array) -> npt.NDArray[np.int64]:
@@ -105,9 +128,7 @@ def _numbers(values: pa.Array, known: pa.Array) -> npt.NDArray[np.int64]:
 
 def _comparable(table: pa.Table, path: tuple[str, ...]) -> pa.Array:
     """Returns a column in a type whose equality is that of the specification."""
-    values: Any = table.column(path[0]).combine_chunks()
-    if isinstance(values, pa.ChunkedArray):
-        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, values.type)
+    values = one_array(table.column(path[0]))
     for name in path[1:]:
         values = pc.struct_field(values, [name])
     if isinstance(values, pa.ExtensionArray):
