@@ -26,7 +26,7 @@ _NAMES = sa.text("select name from arctic_resources order by name")
 _INSERT = sa.text("insert into arctic_resources (name) values (:name)")
 
 
-def _db_upgrade(url: str, *options: str) -> str:
+def db_upgrade(url: str, *options: str) -> str:
     program = "from arctic_orchestration.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", program, "db", "upgrade", *options],
@@ -44,7 +44,7 @@ def test_a_database_in_use_is_upgraded_and_every_commit_stays(empty_url: str) ->
     """Writers of the first revision go on meanwhile: each of their commits is there afterwards."""
     with closing(Database(empty_url)) as database:
         restore_first_schema(database)
-        assert FIRST in _db_upgrade(empty_url, "--dry-run")
+        assert FIRST in db_upgrade(empty_url, "--dry-run")
         assert database.revision() == FIRST
         enough, stop = threading.Event(), threading.Event()
         committed: list[str] = []
@@ -65,7 +65,7 @@ def test_a_database_in_use_is_upgraded_and_every_commit_stays(empty_url: str) ->
         assert enough.wait(60)
         before = len(committed)
         try:
-            _db_upgrade(empty_url)
+            db_upgrade(empty_url)
         finally:
             stop.set()
             for writer in writers:
