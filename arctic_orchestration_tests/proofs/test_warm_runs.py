@@ -193,6 +193,11 @@ class WarmLake:
             assert process.pid is not None
             os.kill(process.pid, how)
             process.join(_SECONDS / 2)
+            if process.exitcode is None and how == signal.SIGTERM:
+                # Of Dagster, it raises an exception wherever the process is, and while the daemon
+                # starts, something may catch it.
+                os.kill(process.pid, how)
+                process.join(_SECONDS / 2)
             if process.exitcode is None:
                 status = Path(f"/proc/{process.pid}/status").read_text()
                 signals = [line for line in status.splitlines() if line.startswith(("Sig", "Shd"))]
