@@ -194,8 +194,9 @@ class WarmLake:
             os.kill(process.pid, how)
             process.join(_SECONDS / 2)
             if process.exitcode is None and how == signal.SIGTERM:
-                # Of Dagster, it raises an exception wherever the process is, and while the daemon
-                # starts, something may catch it.
+                # Some daemons that had just started went on; why is not known. It raises an
+                # exception in whatever their main thread does, see Dagster's interrupts.
+                print((self.home / f"{role}.log").read_text(errors="replace")[-8000:])
                 os.kill(process.pid, how)
                 process.join(_SECONDS / 2)
             if process.exitcode is None:
