@@ -193,19 +193,15 @@ class WarmLake:
             assert process.pid is not None
             os.kill(process.pid, how)
             process.join(_SECONDS / 2)
-            if process.exitcode is None and how == signal.SIGTERM:
-                # Some daemons that had just started went on; why is not known. It raises an
-                # exception in whatever their main thread does, see Dagster's interrupts.
-                print((self.home / f"{role}.log").read_text(errors="replace")[-8000:])
-                os.kill(process.pid, how)
-                process.join(_SECONDS / 2)
             if process.exitcode is None:
                 status = Path(f"/proc/{process.pid}/status").read_text()
                 signals = [line for line in status.splitlines() if line.startswith(("Sig", "Shd"))]
+                log = self.home / f"{role}.log"
+                before = log.read_text(errors="replace")[-4000:]
                 os.kill(process.pid, signal.SIGUSR1)
                 time.sleep(1)
-                log = (self.home / f"{role}.log").read_text(errors="replace")
-                raise AssertionError(f"the {role} does not end: {signals}\n{log[-8000:]}")
+                stacks = log.read_text(errors="replace")[-8000:]
+                raise AssertionError(f"the {role} does not end: {signals}\n{before}\n{stacks}")
             if what == "daemon":
                 self.daemon = self._start(DAEMON)
             else:

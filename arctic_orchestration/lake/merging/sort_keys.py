@@ -1,6 +1,6 @@
 """What the rows of merged files are sorted by, and its values in Arrow."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,11 +101,7 @@ def why_not_sorted(order: Order) -> str | None:
 
 def key_values(table: pa.Table, key: Key) -> pa.Array:
     """Returns the key of each row, in a type whose order is that of Iceberg."""
-    values = one_array(table.column(key.path[0]))
-    for name in key.path[1:]:
-        values = pc.struct_field(values, [name])
-    if isinstance(values, pa.ExtensionArray):
-        values = values.storage
+    values = field_values(table, key.path)
     if key.transform is not None:
         values = one_array(key.transform.pyarrow_transform(key.kind)(values))
     kind = values.type
@@ -120,17 +116,29 @@ def key_values(table: pa.Table, key: Key) -> pa.Array:
     return values
 
 
+def field_values(table: pa.Table, path: Sequence[str]) -> pa.Array:
+    """Returns a column, or a field of structs, in a type of Arrow itself."""
+    values = one_array(table.column(path[0]))
+    for name in path[1:]:
+        values = pc.struct_field(values, [name])
+    return values.storage if isinstance(values, pa.ExtensionArray) else values
+
+
+def float_bits(values: pa.Array) -> pa.Array:
+    """Returns the bits of floats of 64 bits as whole numbers; all NaN are one."""
+    floats = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+    bits = np.where(np.isnan(floats), np.nan, floats).view(np.int64)
+    mask = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+    return pa.array(bits, mask=mask)
+
+
 def _whole(values: pa.Array) -> pa.Array:
     """Returns whole numbers with the order of floats: infinities, and NaN above all.
 
     The bits of positive floats have their order; those of negative ones have the reverse.
     """
-    floats = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
-    # Both zeros are equal, and all NaN.
-    floats = np.where(np.isnan(floats), np.nan, floats + 0.0)
-    bits = floats.view(np.int64)
-    mask = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
-    return pa.array(np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits), mask=mask)
+    bits = float_bits(pc.add(values, pa.scalar(0, values.type)))  # minus zero becomes zero
+    return pc.if_else(pc.less(bits, 0), pc.bit_wise_xor(bits, 2**63 - 1), bits)
 
 
 def one_array(values: Any) -> pa.Array:

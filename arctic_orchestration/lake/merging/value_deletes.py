@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 from arctic_orchestration.lake.arrow_rows import rows_of
 from arctic_orchestration.lake.merging.arrow_sorting import together
 from arctic_orchestration.lake.merging.deletes import EqualityChain
-from arctic_orchestration.lake.merging.sort_keys import one_array
+from arctic_orchestration.lake.merging.sort_keys import field_values, float_bits, one_array
 from arctic_orchestration.lake.schema import path_of
 
 #: The maximum number of deletes in memory, and of their decoded bytes: for a moment, a worker has
@@ -128,14 +128,5 @@ def _numbers(values: pa.Array, known: pa.Array) -> npt.NDArray[np.int64]:
 
 def _comparable(table: pa.Table, path: tuple[str, ...]) -> pa.Array:
     """Returns a column in a type whose equality is that of the specification."""
-    values = one_array(table.column(path[0]))
-    for name in path[1:]:
-        values = pc.struct_field(values, [name])
-    if isinstance(values, pa.ExtensionArray):
-        values = values.storage
-    if not pa.types.is_floating(values.type):
-        return values
-    floats = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
-    bits = np.where(np.isnan(floats), np.nan, floats).view(np.int64)
-    mask = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
-    return pa.array(bits, mask=mask)
+    values = field_values(table, path)
+    return float_bits(values) if pa.types.is_floating(values.type) else values
