@@ -146,3 +146,12 @@ def plain(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return [plain(one, kind.value_type) for one in value]
     return value
+
+
+def numbered(*files: list[int]) -> list[list[dict[str, Any]]]:
+    """Rows that have nothing but an id."""
+    return [[{"id": number} for number in numbers] for numbers in files]
+
+
+def ids(done: Any) -> list[Any]:
+    return [row["id"] for row in rows_of(done)]
