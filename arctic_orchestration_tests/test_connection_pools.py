@@ -1,12 +1,17 @@
-"""Threads wait for a connection in use; after a timeout, a thread gets one of its own."""
+"""Threads wait for a connection in use; after a timeout, a thread gets one of its own.
+
+A process keeps to its limit with all of its pools, and exceeds it after a second timeout alone.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration import connection_pools
 from arctic_orchestration.connection_pools import PatientPool
 from arctic_orchestration.state import dialect
 from arctic_orchestration_tests.postgres import PostgresServer
@@ -24,14 +29,23 @@ def engine(postgres_server: PostgresServer, postgres_database: str) -> Iterator[
     engine.dispose()
 
 
-class Peak:
-    """Counts the connections that are open at once."""
+@pytest.fixture
+def other(postgres_server: PostgresServer, postgres_database: str) -> Iterator[sa.Engine]:
+    """An engine of the same process, as for Dagster's storage."""
+    engine = dialect.make_engine(sa.make_url(postgres_server.url(postgres_database)))
+    yield engine
+    engine.dispose()
 
-    def __init__(self, engine: sa.Engine) -> None:
+
+class Peak:
+    """Counts the connections of engines that are opened, and how many are open at once."""
+
+    def __init__(self, *engines: sa.Engine) -> None:
         self.count = self.open = 0
         self._lock = threading.Lock()
-        sa.event.listen(engine, "connect", self._add)
-        sa.event.listen(engine, "close", self._remove)
+        for engine in engines:
+            sa.event.listen(engine, "connect", self._add)
+            sa.event.listen(engine, "close", self._remove)
 
     def _add(self, *_: object) -> None:
         with self._lock:
@@ -43,9 +57,13 @@ class Peak:
             self.open -= 1
 
 
-def be_patient(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+def be_patient(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, seconds: float, last: float | None = None
+) -> None:
+    """Sets the timeouts: of the pool, and of the process, which without one is the same."""
     assert isinstance(engine.pool, PatientPool)
     monkeypatch.setattr(PatientPool, "PATIENCE_SECONDS", seconds)
+    monkeypatch.setattr(PatientPool, "LAST_SECONDS", seconds if last is None else last)
 
 
 def flood(engine: sa.Engine) -> int:
@@ -78,7 +96,17 @@ def test_without_patience_each_has_its_own(
 ) -> None:
     """The control: a pool that opens more at once."""
     be_patient(engine, monkeypatch, 0)
-    assert flood(engine) > 2
+    assert flood(engine) > PatientPool.PROCESS_LIMIT
+
+
+def test_a_pool_takes_what_the_process_has_left(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The pool keeps two; the process may have four, and does not exceed them."""
+    be_patient(engine, monkeypatch, 0, LONG)
+    assert flood(engine) == PatientPool.PROCESS_LIMIT
+    assert caplog.text == ""
+    assert engine.pool.checkedin() == 2  # type: ignore[attr-defined]
 
 
 def test_threads_that_wait_for_a_lock_do_not_stop_others(
@@ -101,9 +129,98 @@ def test_threads_that_wait_for_a_lock_do_not_stop_others(
         assert in_thread(lambda: one(engine)) == 1
     for thread in threads:
         thread.join()
-    assert "All 2 connections were in use for 0.2 s" in caplog.text
+    assert "in use for 0.2 s (4, at most 4); it opens one more" in caplog.text
     # What was opened beyond the two is closed.
     assert in_thread(lambda: one(engine)) == 1
+    assert engine.pool.checkedin() == 2  # type: ignore[attr-defined]
+
+
+def test_pools_share_the_limit_of_the_process(
+    engine: sa.Engine, other: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle connection is closed for one of another pool; the control has one more."""
+    be_patient(engine, monkeypatch, LONG)
+
+    def fill() -> int:
+        peak = Peak(engine, other)
+        with engine.connect(), engine.connect():
+            pass
+        with other.connect(), other.connect(), other.connect():
+            pass
+        with other.connect(), engine.connect(), engine.connect():
+            return peak.count
+
+    assert fill() == PatientPool.PROCESS_LIMIT
+    for one_of_both in (engine, other):
+        one_of_both.dispose()
+    monkeypatch.setattr(PatientPool, "PROCESS_LIMIT", 100)
+    assert fill() == 5
+
+
+def test_pools_keep_the_limit_while_many_threads_use_both(
+    engine: sa.Engine, other: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the order: with one connection in use, and some that break or are closed."""
+    be_patient(engine, monkeypatch, 0, LONG)
+    peak = Peak(engine, other)
+    begin = threading.Barrier(THREADS)
+
+    def work(number: int) -> None:
+        begin.wait()
+        for turn in range(20):
+            user = (engine, other)[(number + turn) % 2]
+            if number == 0:
+                user.pool.dispose()
+            with user.connect() as connection:
+                connection.execute(sa.text("select pg_sleep(0.001)"))
+                if (number + turn) % 7 == 0:
+                    connection.invalidate()
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(work, range(THREADS)))
+    assert peak.count == PatientPool.PROCESS_LIMIT
+    assert in_thread(lambda: one(engine)) == in_thread(lambda: one(other)) == 1
+
+
+def test_a_thread_that_is_interrupted_while_it_waits_takes_no_place(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_patient(engine, monkeypatch, LONG)
+    first, second = engine.connect(), engine.connect()
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Event", Interrupted)
+        with ThreadPoolExecutor(1) as pool, pytest.raises(KeyboardInterrupt):
+            pool.submit(engine.connect).result()
+    first.close()
+    second.close()
+    assert flood(engine) == 0
+    assert engine.pool.checkedin() == 2  # type: ignore[attr-defined]
+
+
+def test_garbage_may_return_a_connection_while_another_one_is_granted(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if a collection of garbage began just then: it is granted after that, and not twice."""
+    be_patient(engine, monkeypatch, 0, LONG)
+    garbage = [engine.connect(), engine.connect()]
+    make_room = connection_pools._Process._make_room
+
+    def collect_first(*arguments: Any) -> bool:
+        if garbage:
+            garbage.pop().close()
+        return make_room(*arguments)
+
+    monkeypatch.setattr(connection_pools._Process, "_make_room", collect_first)
+    assert in_thread(lambda: one(engine)) == 1
+    assert len(garbage) == 1
+    assert in_thread(lambda: one(engine)) == 1
+    garbage.clear()
+    assert flood(engine) <= PatientPool.PROCESS_LIMIT
     assert engine.pool.checkedin() == 2  # type: ignore[attr-defined]
 
 

@@ -8,9 +8,9 @@ import selectors
 from contextlib import suppress
 from typing import Any, Protocol
 
-import sqlalchemy
 from dagster import DagsterInstance
 
+from arctic_orchestration.connection_pools import PatientPool
 from arctic_orchestration.dagster_internals import (
     connect_postgres,
     event_log_storage_of,
@@ -93,7 +93,9 @@ class _PostgresNews:
         self._engine = connect_postgres(
             storage,
             isolation_level="AUTOCOMMIT",
-            poolclass=sqlalchemy.pool.NullPool,
+            # Of the limited kind: it counts among the connections of the process.
+            poolclass=PatientPool,
+            pool_size=1,
         )
         self._connection: Any = None
         self._last: int | None = None
@@ -136,3 +138,4 @@ class _PostgresNews:
         if connection is not None:
             with suppress(Exception):
                 connection.close()
+            self._engine.dispose()

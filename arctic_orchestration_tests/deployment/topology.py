@@ -25,7 +25,6 @@ import pyspark
 import pytest
 import yaml
 
-from arctic_orchestration.connection_pools import PatientPool
 from arctic_orchestration.dagster_internals import create_postgres_engine, replace_engine_factory
 from arctic_orchestration.lake import find_java
 from arctic_orchestration_tests.forking import forkserver
@@ -46,12 +45,6 @@ DAGSTER, STATE, CATALOG = "dagster", "state", "catalog"
 _USES = {"ARCTIC_DATABASE_URL": STATE, "PYICEBERG_CATALOG__LAKE__URI": CATALOG}
 _PORTS = re.compile(r"(?<![\w.])(5432|6432|4000|4001|3000|3001|7077|8080)(?!\w)")
 _NAMES = re.compile(r"(?:(?<=[@/=])|^)(database|pgbouncer|code-\w+|spark-master)(?=[: ]|$)")
-#: On a slow machine, threads wait longer for a connection.
-_BE_PATIENT = """
-from arctic_orchestration.connection_pools import PatientPool
-
-PatientPool.PATIENCE_SECONDS = 300.0
-"""
 _FOLDERS = re.compile(r"/opt/dagster|/lake\b|/tmp/users\.txt")
 
 
@@ -115,8 +108,6 @@ class Topology:
         instance = yaml.safe_load((home / "dagster.yaml").read_text())
         instance["run_launcher"]["config"] = dict(launcher or {})
         (home / "dagster.yaml").write_text(yaml.safe_dump(instance))
-        (home / "python").mkdir()
-        (home / "python" / "sitecustomize.py").write_text(_BE_PATIENT)
         (home / "spark").mkdir()
         cheap = "".join(f"{name} {value}\n" for name, value in FAST.items())
         defaults = (DEPLOY / "spark-defaults.conf").read_text()
@@ -160,7 +151,6 @@ class Topology:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(self.home / "python"),
             "PYTHONUNBUFFERED": "1",
         }
 
@@ -303,8 +293,6 @@ def _be(command: list[str], environment: dict[str, str], log: Path) -> None:
     os.chdir(environment["DAGSTER_HOME"])
     # Forked processes of other tests reuse connections, whatever they are.
     replace_engine_factory(create_postgres_engine)
-    # Forked processes are past the file in PYTHONPATH.
-    PatientPool.PATIENCE_SECONDS = 300.0
     name = Path(command[0]).name
     if name == "dagster":
         forked_runs.put_in_place()

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import postgres_connections
+from arctic_orchestration.connection_pools import PatientPool
 from arctic_orchestration.dagster_internals import postgres_storages_of
 from arctic_orchestration.event_log.postgres_log import PostgresSql
 from arctic_orchestration.state import address, connections, database, dialect
@@ -70,6 +71,8 @@ def test_a_process_keeps_two_connections_whatever_it_had_under_load(
     """Sixteen transactions at once, of four handles. With separate engines each keeps two."""
     if not is_shared:
         monkeypatch.setattr(database, "shared_engine", _separate)
+    # No more are opened than the process may have until others were in use for that long.
+    monkeypatch.setattr(PatientPool, "LAST_SECONDS", PatientPool.PATIENCE_SECONDS)
     handles = [Database(url) for _ in range(4)]
     all_begun = threading.Barrier(17)
 
