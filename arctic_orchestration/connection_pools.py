@@ -204,7 +204,8 @@ class _Process:
                 other.places -= 1
                 waiter.replaced = other
                 return True
-        return not any(thread != waiter.thread for pool in list(self._pools) for thread in pool.held)
+        threads = {thread for pool in list(self._pools) for thread in pool.held}
+        return not threads - {waiter.thread}
 
     def _places(self) -> int:
         return sum(pool.places for pool in list(self._pools))
