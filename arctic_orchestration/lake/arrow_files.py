@@ -5,8 +5,9 @@ it is large), and one row group that is being filled.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -14,15 +15,19 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
 from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.name_mapping import id_of
 
 MIB = 1 << 20
 #: Decoded bytes of a row group, and the maximum for a table's property.
 ROW_GROUP_BYTES, MOST_ROW_GROUP_BYTES = 128 * MIB, 256 * MIB
 _ROW_GROUP_ROWS = 1_000_000
-#: The maximum decoded at a time; the first piece has few rows, as their width is unknown.
-PIECE_BYTES, _FIRST_ROWS = 32 * MIB, 8192
+#: The maximum decoded at a time; the first pieces of a file have few rows, as their width is
+#: unknown. They may have more if the width in another file is known.
+PIECE_BYTES, _FIRST_ROWS, _NEXT_FIRST_ROWS = 32 * MIB, 8192, 32_768
 #: A row group of more encoded bytes is not read as a whole, but through a buffer a column.
 _MOST_HELD, _BUFFER = 64 * MIB, MIB
+#: A dictionary is worth its hashes if columns take less than this part of their plain size with it.
+_WORTH_A_DICTIONARY = 0.9
 #: parquet-java's own level, which Spark and Iceberg's other writers share.
 ZSTD_LEVEL = 3
 
@@ -39,17 +44,51 @@ class Writing:
     zstd_level: int = ZSTD_LEVEL
 
 
+@dataclass
+class Observed:
+    """What the input files that were read so far have shown."""
+
+    #: the decoded bytes of a row, in the last file; zero: none was read
+    width: float = 0.0
+    #: of columns with a dictionary, by field id: encoded bytes before compression, and values
+    encoded: Counter[int] = field(default_factory=Counter)
+    values: Counter[int] = field(default_factory=Counter)
+
+    def add(self, metadata: pq.FileMetaData, ids: Mapping[str, int | None]) -> None:
+        """Adds the sizes of a file's columns, of which the paths have these field ids."""
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            for place in range(group.num_columns):
+                column = group.column(place)
+                field_id = ids.get(column.path_in_schema)
+                if field_id is not None and column.has_dictionary_page:
+                    self.encoded[field_id] += column.total_uncompressed_size
+                    self.values[field_id] += column.num_values
+
+    def is_worth_a_dictionary(self, field_id: int | None, values: pa.ChunkedArray) -> bool:
+        """Whether dictionaries made a column smaller, of which these are values; if in doubt, yes.
+
+        Arrow gives a dictionary up once it is large, and has computed a hash of each value by then.
+        """
+        if field_id is None or not self.values[field_id] or not len(values):
+            return True
+        encoded = self.encoded[field_id] / self.values[field_id]
+        return bool(encoded < _WORTH_A_DICTIONARY * values.nbytes / len(values))
+
+
 def pieces(
     io: FileIO,
     path: str,
     most_bytes: int,
     convert: Callable[[pa.Table], pa.Table],
     columns: Callable[[pq.ParquetFile], Sequence[str] | None] = lambda _: None,
+    observed: Observed | None = None,
 ) -> Iterator[pa.Table]:
     """Yields the rows of a file in pieces of about ``most_bytes``, and converted.
 
     Args:
         columns: the names of the columns that are read; None: all of them.
+        observed: of the files before; it notes the width of this one's rows.
 
     Errors:
         OSError, ArrowException: the file cannot be read.
@@ -71,13 +110,15 @@ def pieces(
             coerce_int96_timestamp_unit="us",
         )
         names = columns(file)
-        width = 0.0
+        observed = observed or Observed()
+        width, expected = 0.0, observed.width
+        most_rows = _NEXT_FIRST_ROWS if expected else _FIRST_ROWS
+        decoded_bytes = decoded_rows = 0
         for number, group in enumerate(groups):
             if not group.num_rows:
                 continue
             width = max(width, group.total_byte_size / group.num_rows)
-            rows = int(most_bytes / width) if number else min(_FIRST_ROWS, int(most_bytes / width))
-            rows = min(max(1, rows), _ROW_GROUP_ROWS)
+            rows = min(max(1, int(most_bytes / max(width, expected))), most_rows)
             if rows >= group.num_rows:
                 found: Iterable[Any] = [
                     file.read_row_group(number, columns=names, use_threads=False)
@@ -90,19 +131,25 @@ def pieces(
             for one in found:
                 # As it is decoded: what is converted may have fewer columns and rows.
                 width = max(width, one.nbytes / max(1, len(one)))
+                decoded_bytes, decoded_rows = decoded_bytes + one.nbytes, decoded_rows + len(one)
                 piece = convert(one)
                 if len(piece):
                     yield piece
+            expected, most_rows = 0.0, _ROW_GROUP_ROWS
+        observed.width = decoded_bytes / max(1, decoded_rows)
 
 
 class OutputFiles:
     """The output files, written in sequence."""
 
-    def __init__(self, io: FileIO, prefix: str, writing: Writing) -> None:
+    def __init__(
+        self, io: FileIO, prefix: str, writing: Writing, observed: Observed | None = None
+    ) -> None:
         self.paths: list[str] = []
         self._io = io
         self._prefix = prefix
         self._writing = writing
+        self._observed = observed or Observed()
         groups = -(-writing.rows_per_file // _ROW_GROUP_ROWS)
         #: avoids a file that ends in a row group of a few rows
         self._rows_per_group = -(-writing.rows_per_file // groups)
@@ -154,14 +201,15 @@ class OutputFiles:
                 self._io.delete(plain_path(path))
 
     def _write(self) -> None:
+        rows = pa.concat_tables(self._waiting)
         if self._writer is None:
-            self._open()
+            self._open(rows)
         assert self._writer is not None
-        self._writer.write_table(pa.concat_tables(self._waiting), self._waiting_rows)
+        self._writer.write_table(rows, self._waiting_rows)
         self._waiting = []
         self._waiting_rows = self._waiting_bytes = 0
 
-    def _open(self) -> None:
+    def _open(self, first: pa.Table) -> None:
         path = f"{self._prefix}-{len(self.paths):05}.parquet"
         self.paths.append(path)
         # The path is new: searching an object store for it is a wasted request.
@@ -171,6 +219,7 @@ class OutputFiles:
             self._writing.columns,
             compression="zstd",
             compression_level=self._writing.zstd_level,
+            use_dictionary=self._with_dictionary(first),
             write_statistics=self._writing.statistics,
             write_page_index=True,
             # As the specification of Iceberg requires.
@@ -178,6 +227,23 @@ class OutputFiles:
             # Useless to other readers, and redundant beside the schema.
             store_schema=False,
         )
+
+    def _with_dictionary(self, rows: pa.Table) -> list[str] | bool:
+        """Returns the paths of the leaf columns that get a dictionary, or that all do."""
+        columns = self._writing.columns
+        without = {
+            column.name
+            for column in columns
+            if not pa.types.is_nested(column.type)
+            and not self._observed.is_worth_a_dictionary(id_of(column), rows.column(column.name))
+        }
+        if not without:
+            return True
+        empty = pa.BufferOutputStream()
+        pq.write_table(columns.empty_table(), empty)
+        schema = pq.ParquetFile(empty.getvalue()).schema
+        paths = (schema.column(number).path for number in range(len(schema.names)))
+        return [path for path in paths if path not in without]
 
     def _close(self) -> None:
         assert self._writer is not None

@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.errors import LakeError
-from arctic_orchestration.lake.arrow_files import MIB, OutputFiles, Writing, pieces
+from arctic_orchestration.lake.arrow_files import MIB, Observed, OutputFiles, Writing, pieces
 from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.name_mapping import Names, below, has_ids, id_of
 from arctic_orchestration.lake.parquet_footers import counts_days_as_julian
@@ -225,12 +225,14 @@ def rows_of(
     names: Names | None,
     most_bytes: int,
     convert: Callable[..., pa.Table] = lambda rows: rows,
+    observed: Observed | None = None,
 ) -> Iterator[pa.Table]:
     """Yields the columns of a Parquet file, found by field id, in pieces, and converted.
 
     Args:
         schemas: what is converted is a table for each of them.
         names: of the columns of files without field ids.
+        observed: of the files before; this one is added.
 
     Errors:
         LakeError: the file has no field ids, two columns of one name, or was written by a Spark
@@ -250,6 +252,8 @@ def rows_of(
             raise LakeError("it has no field ids")
         if len(ids) < len(file.schema_arrow):
             raise LakeError("it has two columns of one name")
+        if observed is not None:
+            observed.add(file.metadata, ids)
         found = [name for name, number in ids.items() if number in wanted]
         # Of a file without any of the columns, one counts the rows.
         return found or [next(iter(ids))]
@@ -259,7 +263,7 @@ def rows_of(
     def converted(rows: pa.Table) -> pa.Table:
         return convert(*(projection.of(rows, mapped) for projection in projections))
 
-    yield from pieces(io, path, most_bytes, converted, columns)
+    yield from pieces(io, path, most_bytes, converted, columns, observed)
 
 
 def _with_places(rows: pa.Table, path: str, position: int) -> pa.Table:

@@ -30,7 +30,7 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
 from arctic_orchestration.errors import LakeError
-from arctic_orchestration.lake.arrow_files import PIECE_BYTES, OutputFiles, Writing
+from arctic_orchestration.lake.arrow_files import PIECE_BYTES, Observed, OutputFiles, Writing
 from arctic_orchestration.lake.arrow_rows import rows_of
 from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.file_access import sendable_io
@@ -144,7 +144,8 @@ def rewrite_files(
     Errors:
         OSError, ArrowException: a file cannot be read or written.
     """
-    outputs = OutputFiles(io, f"{directory}/{name}", writing)
+    observed = Observed()
+    outputs = OutputFiles(io, f"{directory}/{name}", writing, observed)
     most = min(PIECE_BYTES, writing.row_group_bytes)
     compared = [columns for _, columns in inputs.chains]
     deletes = [ValueDeletes.read(io, chain, columns) for chain, columns in inputs.chains]
@@ -162,7 +163,8 @@ def rewrite_files(
         for file in inputs.files:
             if names is None:
                 live = _live_rows(file, columns, deletes, counted)
-                yield from rows_of(io, file.path, (schema, *compared), inputs.names, most, live)
+                schemas = (schema, *compared)
+                yield from rows_of(io, file.path, schemas, inputs.names, most, live, observed)
             else:
                 fill = partial(_filled, file)
                 yield from rows_of(io, file.path, (schema,), inputs.names, most, fill)
