@@ -26,8 +26,9 @@ _ROW_GROUP_ROWS = 1_000_000
 PIECE_BYTES, _FIRST_ROWS, _NEXT_FIRST_ROWS = 32 * MIB, 8192, 32_768
 #: A row group of more encoded bytes is not read as a whole, but through a buffer a column.
 _MOST_HELD, _BUFFER = 64 * MIB, MIB
-#: A dictionary is worth its hashes if columns take less than this part of their plain size with it.
-_WORTH_A_DICTIONARY = 0.9
+#: A dictionary is worth its hashes if columns take less than this part of their plain size with it;
+#: compression makes up for less than that.
+_WORTH_A_DICTIONARY = 0.75
 #: parquet-java's own level, which Spark and Iceberg's other writers share.
 ZSTD_LEVEL = 3
 
