@@ -7,6 +7,7 @@ from arctic_orchestration.compaction.cli import forget_catalog as compaction_cat
 from arctic_orchestration.compaction.cli import maintenance as compaction_maintenance
 from arctic_orchestration.compaction.cli import plan as compaction_plan
 from arctic_orchestration.compaction.cli import queues as compaction_queues
+from arctic_orchestration.compaction.cli import reads as compaction_reads
 from arctic_orchestration.compaction.cli import records as compaction_records
 from arctic_orchestration.compaction.cli import run as compaction_run
 from arctic_orchestration.compaction.cli import serve as compaction_service
@@ -24,6 +25,7 @@ app.command(name="map")(compaction_tables.map_)
 app.command(name="unmap")(compaction_tables.unmap)
 app.add_typer(compaction_tasks.app, name="tasks")
 app.command(name="records")(compaction_records.records)
+app.command(name="reads")(compaction_reads.reads)
 app.command(name="worker")(compaction_worker.worker)
 app.add_typer(compaction_workers.app, name="workers")
 app.command(name="run")(compaction_run.run)
