@@ -32,7 +32,7 @@ from arctic_orchestration.dagster_internals import (
 from arctic_orchestration.run_launcher import captured_output, messages
 from arctic_orchestration.run_launcher.inherited_state import leave_to_host
 from arctic_orchestration.run_launcher.loaded_definitions import remember
-from arctic_orchestration.run_launcher.processes import Stop, began
+from arctic_orchestration.run_launcher.processes import Stop, began, can_be_woken
 
 if TYPE_CHECKING:
     from arctic_orchestration.dagster_internals import CodePointer
@@ -126,6 +126,7 @@ def execute(
 ) -> None:
     """Executes the run of the request, and ends the process with :data:`ENDED`."""
     leave_to_host()
+    can_be_woken()
     postgres_connections.reuse_in_process()
     arguments = deserialize_value(request["arguments"], ExecuteExternalJobArgs)
     origin = arguments.job_origin

@@ -2,8 +2,15 @@
 
 import os
 import select
+import signal
+import threading
+import time
 from multiprocessing.synchronize import Event
 from pathlib import Path
+
+#: ignored by processes that do not handle it
+_WAKING = signal.SIGURG
+_WAKING_SECONDS = 1.0
 
 
 def began(pid: int) -> int | None:
@@ -40,11 +47,35 @@ class Stop(Event):
         return self.wait(0)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until it is set, at most ``timeout`` seconds; returns whether it is."""
+        """Waits until it is set, at most ``timeout`` seconds; returns whether it is.
+
+        Without a timeout, as Dagster waits before it sends SIGINT to the process, the main thread
+        is woken from then on, see :func:`can_be_woken`.
+        """
         poll = select.poll()
         poll.register(self._flag, select.POLLIN)
-        return bool(poll.poll(None if timeout is None else timeout * 1_000))
+        is_set = bool(poll.poll(None if timeout is None else timeout * 1_000))
+        if timeout is None:
+            threading.Thread(target=_wake_main_thread, name="waking", daemon=True).start()
+        return is_set
 
     def close(self) -> None:
         """Closes the flag, in this process."""
         os.close(self._flag)
+
+
+def can_be_woken() -> None:
+    """Lets a stopped run handle SIGINT in any case; to be called by the main thread.
+
+    The kernel may give a signal to another thread, for example if the main one has just been
+    continued. Python handles it in the main thread, which a sleep or a read holds until a signal
+    interrupts that very thread.
+    """
+    signal.signal(_WAKING, lambda *_: None)
+
+
+def _wake_main_thread() -> None:
+    main = threading.main_thread()
+    while main.is_alive():
+        time.sleep(_WAKING_SECONDS)
+        signal.pthread_kill(main.ident or 0, _WAKING)

@@ -37,6 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostedPlace]:
     forking = (
         '"fork": "child = os.fork(); child or time.sleep(600);'
         " (FOLDER / 'forked').write_text(str(child)); os.kill(os.getpid(), signal.SIGKILL)\","
+        '"masked": "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}); time.sleep(600)",'
     )
     code = CODE.replace("MISDEEDS = {", "MISDEEDS = {\n    " + forking)
     with hosted_place(tmp_path_factory.mktemp("f"), code) as made:
@@ -54,9 +55,9 @@ def make(tmp_path: Path) -> Iterator[Make]:
         )
 
 
-def sleeping(place: HostedPlace) -> tuple[dg.DagsterRun, int]:
+def sleeping(place: HostedPlace, do: str = "sleep") -> tuple[dg.DagsterRun, int]:
     """A run that is in its step, and its process."""
-    run_id = place.launch(place.create(do="sleep"))
+    run_id = place.launch(place.create(do=do))
     process = until(lambda: place.note_of(run_id), "the step has begun")["pid"]
     run = place.instance.get_run_by_id(run_id)
     assert run is not None
@@ -79,6 +80,13 @@ def test_terminating_a_stopped_process_does_not_stop_its_host(place: HostedPlace
         assert place.run().status is dg.DagsterRunStatus.SUCCESS
     finally:
         os.kill(process, signal.SIGCONT)
+    assert place.ended(run.run_id).status is dg.DagsterRunStatus.CANCELED
+
+
+def test_an_interrupt_that_another_thread_gets_ends_a_sleep(place: HostedPlace) -> None:
+    """As it may after SIGCONT; here the main thread refuses it. Nothing else would wake it."""
+    run, _ = sleeping(place, "masked")
+    assert launcher_of(place).terminate(run.run_id)
     assert place.ended(run.run_id).status is dg.DagsterRunStatus.CANCELED
 
 
