@@ -46,7 +46,7 @@ from arctic_orchestration.lake.manifest_lists import read_manifest_list
 from arctic_orchestration.lake.supported_formats import require_supported_format
 
 #: The exceptions of reading a missing or truncated file.
-_UNREADABLE = (OSError, ValueError, EOFError, ResolveError, zlib.error)
+UNREADABLE = (OSError, ValueError, EOFError, ResolveError, zlib.error)
 _TARGET_BYTES = 128 * 1024 * 1024
 _SMALL = 0.75
 
@@ -200,7 +200,7 @@ def snapshot_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     """
     try:
         return read_manifest_list(io, snapshot.manifest_list)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise LakeError(
             f"manifest list {snapshot.manifest_list} cannot be read: {error}"
         ) from error
@@ -224,7 +224,7 @@ def read_entries(io: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:
                 if entry.status != ManifestEntryStatus.DELETED:
                     next_row_id = _inherit_row_id(entry.data_file, next_row_id)
                     yield _inherit_from_manifest(entry, manifest)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise LakeError(f"manifest {manifest.manifest_path} cannot be read: {error}") from error
 
 

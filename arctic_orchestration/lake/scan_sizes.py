@@ -10,8 +10,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner, Table
 from pyiceberg.table.snapshots import Snapshot
 
-from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.lake.manifests import snapshot_manifests
+from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.lake.manifests import UNREADABLE, snapshot_manifests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,11 @@ def parse_filter(text: str, schema: Schema) -> BooleanExpression:
 
 
 def scan_size(table: Table, row_filter: BooleanExpression, snapshot: Snapshot) -> ScanSize:
-    """Returns the size of a scan of a snapshot, by its manifests alone."""
+    """Returns the size of a scan of a snapshot, by its manifests alone.
+
+    Errors:
+        LakeError: its manifests cannot be read.
+    """
     found, everything = (_files(table, one, snapshot) for one in (row_filter, AlwaysTrue()))
     return ScanSize(
         snapshot_id=snapshot.snapshot_id,
@@ -61,4 +65,9 @@ def _files(table: Table, row_filter: BooleanExpression, snapshot: Snapshot) -> l
     manifests = snapshot_manifests(table.io, snapshot)
     data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
     planner = ManifestGroupPlanner(table.metadata, table.io, row_filter)
-    return [task.file.file_size_in_bytes for task in planner.plan_files(data)]
+    try:
+        return [task.file.file_size_in_bytes for task in planner.plan_files(data)]
+    except UNREADABLE as error:
+        raise LakeError(
+            f"a manifest of snapshot {snapshot.snapshot_id} cannot be read: {error}"
+        ) from error

@@ -103,3 +103,13 @@ def test_data_files_are_counted_beside_equality_deletes(merged: Table, arctic: C
     add_equality_deletes(merged, pa.table({"n": [7]}), ["n"], partition=["2013-01-01"])
     found = asked(arctic, "n = 7")
     assert (found["now"]["files"], found["now"]["all_files"]) == (2, 4)
+
+
+@ON_SQLITE
+def test_a_manifest_that_is_gone_is_an_error(merged: Table, arctic: Command) -> None:
+    """Of an older snapshot: without the merges, the present one is still counted."""
+    oldest = merged.snapshots()[0].manifests(merged.io)[0].manifest_path
+    Path(oldest.removeprefix("file://")).unlink()
+    result = arctic("compaction", "reads", "lake.flights", TWO)
+    assert (result.code, "cannot be read" in result.err) == (2, True), result.err
+    assert asked(arctic, TWO, "--last", "0")["now"]["files"] == 2
