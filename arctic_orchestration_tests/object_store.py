@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -22,9 +23,12 @@ KEY, SECRET, REGION = "AKIALAKE", "a secret of the lake", "us-east-1"
 BUCKET = "lake"
 
 _CREDENTIAL = re.compile(r"Credential=([^/,]+)/")
+_RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 _ERROR = (
     '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>{message}</Message>'
-    "<Resource>{path}</Resource><RequestId>1</RequestId></Error>"
+    "<Resource>{path}</Resource><RequestId>0123456789ABCDEF</RequestId>"
+    # As long as S3's own.
+    "<HostId>" + "x" * 76 + "</HostId></Error>"
 )
 
 
@@ -36,6 +40,8 @@ class Request:
     path: str
     #: the access key that it is signed with
     key: str = ""
+    #: the bytes of the object that it asks for
+    size: float = inf
 
 
 @dataclass(kw_only=True)
@@ -104,7 +110,9 @@ class ObjectStore:
         """The WSGI application around moto's."""
         found = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
         key = found[1] if found else ""
-        request = Request(operation=_operation(environ), path=environ["PATH_INFO"], key=key)
+        request = Request(
+            operation=_operation(environ), path=environ["PATH_INFO"], key=key, size=_size(environ)
+        )
         with self._lock:
             self.requests.append(request)
             fault = next((one for one in self.faults if _applies(one, request)), None)
@@ -153,6 +161,11 @@ def object_store(bucket: str = BUCKET) -> Iterator[ObjectStore]:
 
 def _applies(fault: Fault, request: Request) -> bool:
     return (fault.times is None or fault.hits < fault.times) and fault.matches(request)
+
+
+def _size(environ: dict[str, Any]) -> float:
+    found = _RANGE.fullmatch(environ.get("HTTP_RANGE", ""))
+    return int(found[2]) - int(found[1]) + 1 if found else inf
 
 
 def _operation(environ: dict[str, Any]) -> str:

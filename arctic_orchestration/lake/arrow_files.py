@@ -16,6 +16,7 @@ from pyiceberg.io import FileIO
 
 from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.name_mapping import id_of
+from arctic_orchestration.lake.s3_retries import open_input
 
 MIB = 1 << 20
 #: Decoded bytes of a row group, and the maximum for a table's property.
@@ -95,7 +96,7 @@ def pieces(
         OSError, ArrowException: the file cannot be read.
     """
     # As a plain path: pyiceberg cuts a URL at a `?` or a `#`.
-    with io.new_input(plain_path(path)).open() as stream:
+    with open_input(io, plain_path(path)) as stream:
         metadata = pq.read_metadata(stream)
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         encoded = [

@@ -17,6 +17,7 @@ from arctic_orchestration.lake.merging.plain_files import writing_of
 from arctic_orchestration.lake.parquet_footers import MAGIC, TAIL_BYTES, with_ids
 from arctic_orchestration.lake.partitioning import partition_group, partition_of
 from arctic_orchestration.lake.row_schema import fitted, null_found
+from arctic_orchestration.lake.s3_retries import open_input
 from arctic_orchestration.lake.spark_versions import JOB_FAILED, rebalanced
 from arctic_orchestration.lake.upkeep.listing import Store
 
@@ -110,12 +111,11 @@ def with_all_ids(table: Table, path: str) -> str:
 
     A file with all ids is left unchanged.
     """
-    source = table.io.new_input(path)
-    size = len(source)
-    with source.open() as stream:
-        stream.seek(size - TAIL_BYTES)
+    with open_input(table.io, path) as stream:
+        data_end = stream.seek(0, 2) - TAIL_BYTES
+        stream.seek(data_end)
         footer_size = int.from_bytes(stream.read(TAIL_BYTES)[:4], "little")
-        data_size = size - TAIL_BYTES - footer_size
+        data_size = data_end - footer_size
         stream.seek(data_size)
         written = stream.read(footer_size)
         footer = with_ids(written, table.schema())

@@ -1,9 +1,23 @@
 """How often requests to S3 are repeated that a server refuses as too many, or fails to answer."""
 
+import time
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+import pyarrow as pa
 from pyarrow.fs import AwsStandardS3RetryStrategy
+from pyiceberg.io import FileIO
 
 #: The SDK waits a random part of 1, 2, 4, 8 and 16 s in between; pyarrow's own limit is three.
 _ATTEMPTS = 6
+#: Between attempts that the SDK does not repeat, in seconds.
+_PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
+_SCHEMES = ("s3://", "s3a://", "s3n://")
+#: The SDK writes the body of an error, such as that of "503 SlowDown", to where the range of the
+#: file belongs. In a smaller range it does not fit; this is then the error, and is not repeated.
+_NOT_REPEATED = "Failed to flush response stream"
+
+_T = TypeVar("_T")
 
 
 class PatientRetries(AwsStandardS3RetryStrategy):  # type: ignore[misc]
@@ -11,3 +25,71 @@ class PatientRetries(AwsStandardS3RetryStrategy):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__(max_attempts=_ATTEMPTS)
+
+
+def open_input(io: FileIO, path: str) -> "pa.NativeFile | PatientInput":
+    """Opens a file for reading, of which parts of any size are read.
+
+    Errors:
+        OSError: the file cannot be opened.
+    """
+    stream = io.new_input(path).open()
+    if isinstance(stream, pa.NativeFile) and path.startswith(_SCHEMES):
+        return PatientInput(stream)
+    return stream
+
+
+class PatientInput:
+    """A file on S3 whose reads are repeated where the SDK should have repeated a request."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._stream.closed)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self._stream.seek(offset, whence))
+
+    def size(self) -> int:
+        return int(self._stream.size())
+
+    def read(self, size: int | None = None) -> bytes:
+        return self._repeated(lambda: bytes(self._stream.read(size)))
+
+    def read_buffer(self, size: int | None = None) -> pa.Buffer:
+        return self._repeated(lambda: self._stream.read_buffer(size))
+
+    def _repeated(self, read: Callable[[], _T]) -> _T:
+        position = self._stream.tell()
+        for pause in _PAUSES:
+            try:
+                return read()
+            except OSError as error:
+                if _NOT_REPEATED not in str(error):
+                    raise
+            time.sleep(pause)
+            self._stream.seek(position)
+        return read()

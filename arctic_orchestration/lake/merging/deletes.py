@@ -28,6 +28,7 @@ from arctic_orchestration.errors import LakeError, UnsupportedFile
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
 from arctic_orchestration.lake.merging.deletion_vectors import vector_positions
 from arctic_orchestration.lake.replacing.path_matching import file_key
+from arctic_orchestration.lake.s3_retries import open_input
 
 #: The field ids that the specification reserves for the columns of position deletes.
 FILE_PATH_ID, POSITION_ID = 2147483546, 2147483545
@@ -132,7 +133,7 @@ def _of_vector(io: FileIO, delete: DeleteFile, file: LiveFile) -> DeletedPositio
 def _named_positions(io: FileIO, path: str) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
     """Yields paths of data files, each with some positions in it."""
     try:
-        with io.new_input(plain_path(path)).open() as stream:
+        with open_input(io, plain_path(path)) as stream:
             # The paths repeat: in a dictionary, each costs one number a row.
             names = _column_names(pq.ParquetFile(stream).schema_arrow, path)
             stream.seek(0)

@@ -14,6 +14,7 @@ from pyiceberg.table.deletion_vector import DeletionVector
 
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.file_groups import DeleteFile
+from arctic_orchestration.lake.s3_retries import open_input
 
 _MAGIC = bytes.fromhex("d1d33964")
 #: the bytes of the length, which is that of magic and bitmap, and of the checksum
@@ -50,7 +51,7 @@ def vector_positions(io: FileIO, path: str, delete: DeleteFile) -> npt.NDArray[n
 def _content(io: FileIO, path: str, delete: DeleteFile) -> bytes:
     assert delete.offset is not None
     try:
-        with io.new_input(path).open() as stream:
+        with open_input(io, path) as stream:
             stream.seek(delete.offset)
             return bytes(stream.read(delete.size))
     except OSError as error:

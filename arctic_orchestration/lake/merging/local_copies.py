@@ -20,6 +20,7 @@ from pyiceberg.io import FileIO
 
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.merging.deletes import plain_path
+from arctic_orchestration.lake.s3_retries import open_input
 from arctic_orchestration.quantities import format_bytes
 
 _PREFIX = f"arctic-copies-{os.getuid()}-"
@@ -105,7 +106,7 @@ def _remove_abandoned(parent: Path, own: Path) -> None:
 
 def _download(io: FileIO, path: str, target: Path) -> None:
     try:
-        with io.new_input(plain_path(path)).open() as source, target.open("wb") as copy:
+        with open_input(io, plain_path(path)) as source, target.open("wb") as copy:
             shutil.copyfileobj(source, copy, _CHUNK_BYTES)
     except OSError as error:
         raise LakeError(f"{path} cannot be copied to {target.parent}: {error}") from error

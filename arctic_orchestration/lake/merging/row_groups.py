@@ -29,6 +29,7 @@ from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.merging.local_copies import local_copies
 from arctic_orchestration.lake.parquet_footers import MAGIC, TAIL_BYTES
 from arctic_orchestration.lake.replacing.path_matching import form_of
+from arctic_orchestration.lake.s3_retries import open_input
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,7 +139,7 @@ def bins(files: Sequence[LiveFile], target_bytes: int) -> list[list[LiveFile]]:
 def _footer(io: FileIO, path: str) -> Footer:
     try:
         # As a plain path: pyiceberg cuts a URL at a `?` or a `#`.
-        with io.new_input(plain_path(path)).open() as stream:
+        with open_input(io, plain_path(path)) as stream:
             size = stream.seek(0, 2)
             first = min(size, _FIRST_READ)
             stream.seek(size - first)

@@ -14,6 +14,7 @@ from arctic_orchestration.lake.delete_index import partition_key
 from arctic_orchestration.lake.manifest_fields import EntryKey, is_vector, key_of, referenced_of
 from arctic_orchestration.lake.replacing.path_matching import PathBounds, file_key
 from arctic_orchestration.lake.replacing.read_errors import Why, why_unreadable
+from arctic_orchestration.lake.s3_retries import open_input
 
 #: The id that the specification reserves for the column of data file paths.
 _PATH_ID = 2147483546
@@ -120,7 +121,7 @@ class Reach:
         path = file.file_path
         found: set[str] = set()
         try:
-            with self._io.new_input(path).open() as stream:
+            with open_input(self._io, path) as stream:
                 batches = pq.ParquetFile(stream).iter_batches(columns=["file_path"])
                 for batch in batches:
                     found.update(pc.unique(batch.column("file_path")).to_pylist())
