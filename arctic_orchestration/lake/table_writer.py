@@ -46,7 +46,7 @@ from arctic_orchestration.lake.schema import require_fitting, require_supported_
 from arctic_orchestration.lake.session import require_lake_session
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction, ancestors
 from arctic_orchestration.lake.table_reader import plan, rows_of
-from arctic_orchestration.lake.tables import REFUSED_COMMIT, TRIES, wait_seconds
+from arctic_orchestration.lake.tables import REFUSED_COMMIT, TRIES, is_locked, wait_seconds
 
 #: Keys of the snapshot's summary.
 APPEND_ID = "arctic.append.id"
@@ -168,6 +168,9 @@ class _Append:
             except (CommitFailedException, ValidationException) as error:
                 if error is self._forbidden:
                     raise
+                # Of a client that was ended, it lasts for minutes.
+                refusals += isinstance(error, CommitFailedException) and is_locked(error)
+                self._require_patience(refusals, error)
             except REFUSED_COMMIT as error:
                 refusals += 1
                 self._require_patience(refusals, error)

@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     BadRequestError,
+    CommitFailedException,
     ForbiddenError,
     NamespaceAlreadyExistsError,
     NoSuchIdentifierError,
@@ -24,6 +25,7 @@ from pyiceberg.exceptions import (
     TooManyRequestsError,
     UnauthorizedError,
     ValidationError,
+    WaitingForLockException,
 )
 from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -62,7 +64,7 @@ _NAMES_SHOWN = 20
 
 _DOWN = (OSError, DBAPIError, ServiceUnavailableError, ServerError, TooManyRequestsError)
 #: The modules with the errors of other catalogs' clients: Glue's and Hive's.
-_CLIENTS = ("botocore.", "thrift.transport")
+_CLIENTS = ("botocore.", "thrift.", "hive_metastore.")
 #: Retries do not restore a missing file of the table.
 _NOT_ABOUT_THE_CATALOG = (FileNotFoundError, PermissionError)
 
@@ -267,6 +269,11 @@ def answered(query: Callable[[], _T], what: str) -> _T:
                 ) from error
             sleep(wait_seconds(attempt))
     raise AssertionError("unreachable")
+
+
+def is_locked(error: CommitFailedException) -> bool:
+    """Returns whether a commit failed as another client holds Hive's lock on the table."""
+    return isinstance(error.__cause__, WaitingForLockException)
 
 
 def wait_seconds(attempt: int) -> float:

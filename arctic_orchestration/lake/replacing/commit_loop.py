@@ -27,7 +27,13 @@ from arctic_orchestration.lake.replacing.producer import Change, ReplaceFiles, W
 from arctic_orchestration.lake.replacing.table_head import Head, ReadManifests
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction
 from arctic_orchestration.lake.supported_formats import require_supported_format
-from arctic_orchestration.lake.tables import REFUSED_COMMIT, TRIES, answered, wait_seconds
+from arctic_orchestration.lake.tables import (
+    REFUSED_COMMIT,
+    TRIES,
+    answered,
+    is_locked,
+    wait_seconds,
+)
 
 _ATTEMPTS = 100
 _LOST_ANSWERS = 5
@@ -113,8 +119,10 @@ class CommitLoop(ABC):
             except _NotSent as stopped:
                 assert stopped.__cause__ is not None
                 raise stopped.__cause__
-            except CommitFailedException:
-                pass
+            except CommitFailedException as error:
+                # Of a client that was ended, it lasts for minutes.
+                refusals += is_locked(error)
+                self._require_patience(refusals, error)
             except REFUSED_COMMIT as error:
                 refusals += 1
                 self._require_patience(refusals, error)

@@ -30,8 +30,14 @@ from pyiceberg.table.update import (
 )
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.errors import CommitConflict, CommitUnknown, InvalidInput
+from arctic_orchestration.errors import (
+    CatalogUnavailable,
+    CommitConflict,
+    CommitUnknown,
+    InvalidInput,
+)
 from arctic_orchestration.lake.manifests import read_entries, snapshot_manifests
+from arctic_orchestration.lake.tables import is_locked
 from arctic_orchestration.lake.upkeep.expiry import (
     Expiry,
     default_keep_last,
@@ -136,7 +142,9 @@ def expire_snapshots(
             return _expired(table, over, files, protected, without=over.snapshot_ids)
         try:
             _forget(table, over)
-        except CommitFailedException:
+        except CommitFailedException as error:
+            if is_locked(error):
+                raise CatalogUnavailable(f"{name_of(table)}: {error}") from error
             time.sleep(random.uniform(0.005, min(_LONGEST_WAIT_SECONDS, 0.05 * 1.5**attempt)))
             continue
         return _expired(table, over, files, protected)

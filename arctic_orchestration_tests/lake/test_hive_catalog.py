@@ -1,0 +1,157 @@
+"""Tables of a Hive metastore on S3: planned, merged and committed, also when answers are lost."""
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.hive import HiveCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction.run_once import compact_now
+from arctic_orchestration.errors import CatalogUnavailable
+from arctic_orchestration.lake import open_catalog
+from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.merging.merge import Merged, merge
+from arctic_orchestration.lake.replacing.replace import replace_files
+from arctic_orchestration.lake.tables import list_tables, load_table
+from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots
+from arctic_orchestration_tests.compaction.small_lake import rows_of, table_of
+from arctic_orchestration_tests.compaction.stored import opened
+from arctic_orchestration_tests.hive_metastore import LostAnswers, hive_metastore, remove_locks
+from arctic_orchestration_tests.lake.conftest import settings_for
+from arctic_orchestration_tests.lake.stored_tables import data_files, rewritten
+from arctic_orchestration_tests.object_store import BUCKET, object_store
+
+COMMIT = "alter_table_with_environment_context"
+
+
+@pytest.fixture(scope="module")
+def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with hive_metastore(tmp_path_factory.mktemp("hive")) as address:
+        yield address
+
+
+@pytest.fixture
+def between(metastore: str) -> Iterator[LostAnswers]:
+    found = LostAnswers(metastore)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def catalog(
+    between: LostAnswers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Catalog]:
+    """By configuration alone."""
+    with object_store() as store:
+        properties = store.properties | {
+            "type": "hive",
+            "uri": between.address,
+            "warehouse": f"s3://{BUCKET}/hive",
+            "lock-check-max-wait-time": "0.1",
+        }
+        for key, value in properties.items():
+            name = key.upper().replace(".", "__").replace("-", "_")
+            monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name}", value)
+        made = open_catalog(settings_for(tmp_path / "lake"))
+        assert isinstance(made, HiveCatalog)
+        yield made
+        for table in list_tables(made):
+            made.drop_table(table)
+
+
+def test_a_table_is_compacted_and_expired(
+    classic_spark: SparkSession, catalog: Catalog, tmp_path: Path
+) -> None:
+    table = table_of(catalog, files=4)
+    before = rows_of(table)
+
+    def merging(table: Table, group: FileGroup, directory: str, *, target_bytes: int) -> Merged:
+        return merge(classic_spark, table, group, directory, target_bytes=target_bytes)
+
+    with opened(f"sqlite:///{tmp_path}/arctic.db") as database:
+        done = compact_now(database, catalog, merging, "lake.words", utc_now(), force=True)
+    assert (done.counts.committed, done.trouble) == (1, None)
+    assert (rows_of(table), data_files(table)) == (before, 1)
+    now = utc_now()
+    expired = expire_snapshots(table, older_than=now, keep_last=1, now=now)
+    assert (len(expired.snapshot_ids), expired.failed) == (4, ())
+    assert rows_of(load_table(catalog, "lake.words")) == before
+
+
+@pytest.mark.parametrize("answer", [False, True])
+def test_a_commit_that_is_not_answered_is_made_once(
+    catalog: Catalog, metastore: str, between: LostAnswers, answer: bool
+) -> None:
+    """Lost before the metastore had it, or after it was carried out."""
+    table = table_of(catalog, files=3)
+    before, snapshots = rows_of(table), len(table.refresh().snapshots())
+    one = rewritten(catalog, "lake.words")
+    between.lose(COMMIT, answer=answer)
+    with ThreadPoolExecutor(1) as threads:
+        committing = threads.submit(replace_files, table, [one])
+        assert between.is_lost.wait(60)
+        # It is not removed by its client, whose connection has ended.
+        assert remove_locks(metastore) >= 1
+        assert committing.result().committed == ("one",)
+    found = load_table(catalog, "lake.words")
+    assert (rows_of(found), data_files(found)) == (before, 1)
+    assert len(found.snapshots()) == snapshots + 1
+
+
+def test_writers_at_once_lose_nothing(catalog: Catalog, tmp_path: Path) -> None:
+    """They wait for the metastore's lock; who had read an older table tries again."""
+    table = table_of(catalog, files=4)
+    one = rewritten(catalog, "lake.words")
+    rows = table.scan().to_arrow()[:1]
+
+    def write(_: int) -> None:
+        # pyiceberg's own writer tries once, if another one is first.
+        while True:
+            try:
+                opened_again().append(rows)
+                return
+            except CommitFailedException:
+                continue
+
+    def opened_again() -> Table:
+        # A client of Hive's is for one thread.
+        return load_table(open_catalog(settings_for(tmp_path / "lake")), "lake.words")
+
+    with ThreadPoolExecutor(3) as threads:
+        committing = threads.submit(replace_files, opened_again(), [one])
+        assert list(threads.map(write, range(4))) == [None] * 4
+        assert committing.result().committed == ("one",)
+    found = load_table(catalog, "lake.words")
+    assert (len(rows_of(found)), data_files(found)) == (44, 5)
+    assert len(found.snapshots()) == 4 + 1 + 4
+
+
+def test_a_lock_that_stays_is_named(catalog: Catalog, metastore: str) -> None:
+    """That of a client which was ended; as soon as it is gone, the same files are replaced."""
+    table = table_of(catalog, files=2)
+    one = rewritten(catalog, "lake.words")
+    assert isinstance(catalog, HiveCatalog)
+    with catalog._client as client:
+        client.lock(catalog._create_lock_request("lake", "words"))
+    with pytest.raises(CatalogUnavailable, match="lake.words: .* Failed to acquire lock"):
+        replace_files(table, [one])
+    now = utc_now()
+    with pytest.raises(CatalogUnavailable, match="lake.words: Failed to acquire lock"):
+        expire_snapshots(table, older_than=now, keep_last=1, now=now)
+    # Those that waited have removed theirs.
+    assert remove_locks(metastore) == 1
+    assert replace_files(table, [one]).committed == ("one",)
+
+
+def test_a_silent_metastore_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"thrift://127.0.0.1:{taken.getsockname()[1]}"
+    with pytest.raises(CatalogUnavailable, match="lake.words: the catalog did not answer"):
+        load_table(HiveCatalog("lake", uri=address), "lake.words")
