@@ -67,3 +67,10 @@ def rewritten(catalog: Catalog, name: str) -> Replacement:
     with table.io.new_output(output).create(overwrite=True) as stream:
         pq.write_table(rows, stream)
     return Replacement(id="one", group=group, outputs=(output,), rows_deleted=0)
+
+
+def ids_at(table: Table, path: str, positions: list[int]) -> set[int]:
+    """The ids of a data file's rows, as pyarrow reads them."""
+    with table.io.new_input(path).open() as stream:
+        ids = pq.ParquetFile(stream).read()["id"].to_pylist()
+    return {ids[one] for one in positions}

@@ -9,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import EqualTo
@@ -39,6 +38,7 @@ from arctic_orchestration_tests.lake.random_tables import SCHEMA
 from arctic_orchestration_tests.lake.stored_tables import (
     data_files,
     group_of,
+    ids_at,
     merged,
     objects,
     replaced,
@@ -138,13 +138,6 @@ def test_rows_with_deletes_are_merged(
     replaced(table, group, done)
     expected = {file * 1000 + row for file in range(3) for row in range(10)} - deleted
     assert {row[0] for row in rows_of(table)} == expected
-
-
-def ids_at(table: Table, path: str, positions: list[int]) -> set[int]:
-    """The ids of a data file's rows, as pyarrow reads them."""
-    with table.io.new_input(path).open() as stream:
-        ids = pq.ParquetFile(stream).read()["id"].to_pylist()
-    return {ids[one] for one in positions}
 
 
 def test_a_table_is_compacted_expired_and_cleaned(
