@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.parser import parse
 from pyiceberg.expressions.visitors import bind
-from pyiceberg.manifest import ManifestContent
+from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner, Table
 from pyiceberg.table.snapshots import Snapshot
@@ -47,7 +47,10 @@ def scan_size(table: Table, row_filter: BooleanExpression, snapshot: Snapshot) -
     Errors:
         LakeError: its manifests cannot be read.
     """
-    found, everything = (_files(table, one, snapshot) for one in (row_filter, AlwaysTrue()))
+    found, everything = (
+        [file.file_size_in_bytes for file in scanned_files(table, one, snapshot)]
+        for one in (row_filter, AlwaysTrue())
+    )
     return ScanSize(
         snapshot_id=snapshot.snapshot_id,
         files=len(found),
@@ -57,16 +60,21 @@ def scan_size(table: Table, row_filter: BooleanExpression, snapshot: Snapshot) -
     )
 
 
-def _files(table: Table, row_filter: BooleanExpression, snapshot: Snapshot) -> list[int]:
-    """Returns the sizes of the data files that may have a match.
+def scanned_files(
+    table: Table, row_filter: BooleanExpression, snapshot: Snapshot
+) -> list[DataFile]:
+    """Returns the data files that may have a match.
 
     Without delete files: pyiceberg plans no scan with equality deletes.
+
+    Errors:
+        LakeError: a manifest cannot be read.
     """
     manifests = snapshot_manifests(table.io, snapshot)
     data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
     planner = ManifestGroupPlanner(table.metadata, table.io, row_filter)
     try:
-        return [task.file.file_size_in_bytes for task in planner.plan_files(data)]
+        return [task.file for task in planner.plan_files(data)]
     except UNREADABLE as error:
         raise LakeError(
             f"a manifest of snapshot {snapshot.snapshot_id} cannot be read: {error}"

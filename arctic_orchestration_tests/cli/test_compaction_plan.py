@@ -211,3 +211,19 @@ def test_every_property_of_a_policy_is_explained() -> None:
     for name in ("target-size", "minor.interval", "major.deleted-rows", "attempts"):
         written = {PREFIX + name: default[name]}
         assert Policy.of(written, "lake.flights") == Policy()
+
+
+def test_a_sorted_table_shows_what_sorting_costs_and_saves(
+    lake: SmallLake, arctic: Command
+) -> None:
+    """Both files of a day have both numbers; a merge of two files to one saves nothing."""
+    table = lake.table("lake.flights", 3, 1)
+    assert document(arctic, "plan", "lake.flights", "--dry-run")["sort"] is None
+    with table.transaction() as change:
+        change.set_properties({"arctic.compaction.sort": "n"})
+    (planned,) = document(arctic, "plan", "lake.flights", "--dry-run")["tasks"]
+    found = document(arctic, "plan", "lake.flights", "--dry-run")["sort"]
+    assert (found["column"], found["cpu"], found["then"]) == ("n", 1.4, planned["bytes"])
+    assert 0 < found["now"] <= planned["bytes"]
+    out = " ".join(arctic("compaction", "plan", "lake.flights", "--dry-run").out.split())
+    assert "sorted: about 1.4 times the CPU of a merge that only decodes. A filter on one" in out
