@@ -111,6 +111,8 @@ def open_catalog(settings: Settings) -> Catalog:
 
             opened = TimedRestCatalog
         try:
+            if _is_hive(properties):
+                opened = _hive_catalog()
             catalog = answered(lambda: opened(name, **properties), f"ARCTIC_CATALOG {name}")
         except (ValueError, NotImplementedError, ImportError) as error:
             raise ConfigurationError(
@@ -289,6 +291,24 @@ def _is_rest(properties: Mapping[str, Any]) -> bool:
     if kind is None:
         return str(properties.get(URI, "")).startswith("http")
     return str(kind).lower() == "rest"
+
+
+def _hive_catalog() -> Callable[..., Catalog]:
+    try:
+        from arctic_orchestration.lake.hive_catalog import SharedHiveCatalog
+    except ImportError as error:
+        raise ImportError(f"{error}: pip install 'pyiceberg[hive]'") from error
+    return SharedHiveCatalog
+
+
+def _is_hive(properties: Mapping[str, Any]) -> bool:
+    """Returns whether pyiceberg would open Hive's metastore for these properties."""
+    if PY_CATALOG_IMPL in properties:
+        return False
+    kind = properties.get(TYPE)
+    if kind is None:
+        return str(properties.get(URI, "")).startswith("thrift")
+    return str(kind).lower() == "hive"
 
 
 def _ensure_namespace(catalog: Catalog, identifier: str) -> None:

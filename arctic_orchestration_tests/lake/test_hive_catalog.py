@@ -1,6 +1,8 @@
 """Tables of a Hive metastore on S3: planned, merged and committed, also when answers are lost."""
 
 import socket
+import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,12 +13,14 @@ from pyiceberg.catalog.hive import HiveCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
+from thrift.transport.TTransport import TTransportException
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.run_once import compact_now
-from arctic_orchestration.errors import CatalogUnavailable
-from arctic_orchestration.lake import open_catalog
+from arctic_orchestration.errors import CatalogUnavailable, ConfigurationError
+from arctic_orchestration.lake import hive_catalog, open_catalog, tables
 from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.lake.hive_catalog import SharedHiveCatalog
 from arctic_orchestration.lake.merging.merge import Merged, merge
 from arctic_orchestration.lake.replacing.replace import replace_files
 from arctic_orchestration.lake.tables import list_tables, load_table
@@ -60,7 +64,7 @@ def catalog(
             name = key.upper().replace(".", "__").replace("-", "_")
             monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name}", value)
         made = open_catalog(settings_for(tmp_path / "lake"))
-        assert isinstance(made, HiveCatalog)
+        assert isinstance(made, SharedHiveCatalog)
         yield made
         for table in list_tables(made):
             made.drop_table(table)
@@ -137,7 +141,7 @@ def test_a_lock_that_stays_is_named(catalog: Catalog, metastore: str) -> None:
     """That of a client which was ended; as soon as it is gone, the same files are replaced."""
     table = table_of(catalog, files=2)
     one = rewritten(catalog, "lake.words")
-    assert isinstance(catalog, HiveCatalog)
+    assert isinstance(catalog, SharedHiveCatalog)
     with catalog._client as client:
         client.lock(catalog._create_lock_request("lake", "words"))
     with pytest.raises(CatalogUnavailable, match="lake.words: .* Failed to acquire lock"):
@@ -150,8 +154,77 @@ def test_a_lock_that_stays_is_named(catalog: Catalog, metastore: str) -> None:
     assert replace_files(table, [one]).committed == ("one",)
 
 
-def test_a_silent_metastore_is_named() -> None:
+def test_threads_share_a_catalog(catalog: Catalog) -> None:
+    """Each gets the tables that it asks for."""
+    names = [f"lake.t{number}" for number in range(4)]
+    for name in names:
+        table_of(catalog, name, files=0)
+
+    def load(number: int) -> bool:
+        name = names[number % len(names)]
+        return load_table(catalog, name).name() == tuple(name.split("."))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(load, range(40)))
+
+
+@pytest.mark.parametrize("kind", [HiveCatalog, SharedHiveCatalog])
+def test_the_end_of_a_threads_calls_ends_no_other_ones(
+    metastore: str, kind: type[HiveCatalog]
+) -> None:
+    """The control is pyiceberg's catalog, which closes the connection that was opened last."""
+    catalog = kind("lake", uri=metastore)
+    is_open, is_over = threading.Event(), threading.Event()
+
+    def call() -> list[str]:
+        with catalog._client as client:
+            is_open.set()
+            assert is_over.wait(60)
+            found: list[str] = client.get_all_databases()
+            return found
+
+    with ThreadPoolExecutor(1) as threads:
+        with catalog._client:
+            called = threads.submit(call)
+            assert is_open.wait(60)
+        is_over.set()
+        if kind is HiveCatalog:
+            with pytest.raises(TTransportException):
+                called.result()
+        else:
+            assert "default" in called.result()
+
+
+def test_the_next_address_is_asked(catalog: Catalog, metastore: str) -> None:
+    table_of(catalog, files=1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        gone = f"thrift://127.0.0.1:{taken.getsockname()[1]}"
+    properties = catalog.properties | {"uri": f"{gone}, {metastore}"}
+    assert len(rows_of(load_table(SharedHiveCatalog("lake", **properties), "lake.words"))) == 10
+
+
+def test_a_client_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", "thrift://127.0.0.1:9083")
+    monkeypatch.setitem(sys.modules, "arctic_orchestration.lake.hive_catalog", None)
+    with pytest.raises(
+        ConfigurationError, match="catalog lake .* pip install 'pyiceberg"
+    ):
+        open_catalog(settings_for(tmp_path))
+
+
+def test_silence_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hive_catalog, "_SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(tables, "_FIRST_WAIT_SECONDS", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"thrift://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(CatalogUnavailable, match="lake.words: the catalog did not answer"):
+            load_table(SharedHiveCatalog("lake", uri=address), "lake.words")
+
+
+def test_a_metastore_that_is_gone_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"thrift://127.0.0.1:{taken.getsockname()[1]}"
     with pytest.raises(CatalogUnavailable, match="lake.words: the catalog did not answer"):
-        load_table(HiveCatalog("lake", uri=address), "lake.words")
+        load_table(SharedHiveCatalog("lake", uri=address), "lake.words")
