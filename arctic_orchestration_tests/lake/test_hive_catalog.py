@@ -208,9 +208,7 @@ def test_a_client_that_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", "thrift://127.0.0.1:9083")
     monkeypatch.setitem(sys.modules, "arctic_orchestration.lake.hive_catalog", None)
-    with pytest.raises(
-        ConfigurationError, match="catalog lake .* pip install 'pyiceberg"
-    ):
+    with pytest.raises(ConfigurationError, match="catalog lake .* pip install 'pyiceberg"):
         open_catalog(settings_for(tmp_path))
 
 

@@ -1,24 +1,19 @@
 """A worker merges on a real standalone cluster of Spark: a master and an executor, on loopback."""
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.commit.committer import Committer
-from arctic_orchestration.compaction.dagster.definitions import Compaction
-from arctic_orchestration.compaction.dagster.worker_job import JOB, OP
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.run_once import offer_now
 from arctic_orchestration.compaction.work import attempt_lookup
 from arctic_orchestration.compaction.work.worker import What
-from arctic_orchestration.lake import session_source
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
@@ -28,7 +23,8 @@ from arctic_orchestration_tests.lake.spark_daemons import daemon, logged
 from arctic_orchestration_tests.lake.spark_daemons import until as answered
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
 from arctic_orchestration_tests.proofs.compaction.sizes import LONG, SECONDS
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
+from arctic_orchestration_tests.proofs.compaction.worker_job import run_worker_job
+from arctic_orchestration_tests.proofs.dagster_processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 
@@ -137,7 +133,7 @@ def test_a_worker_run_of_dagster_has_an_application_of_its_own(
         "ARCTIC_SPARK_REMOTE": "sc://127.0.0.1:1",
     }
     config = {"until_idle": 0.0, "application": {"spark.master": master, **_conf()}}
-    process = forkserver().Process(target=_run_of_dagster, args=(environment, config))
+    process = forkserver().Process(target=run_worker_job, args=(environment, config))
     process.start()
     process.join(LONG.total_seconds())
     assert process.exitcode == 0
@@ -145,20 +141,3 @@ def test_a_worker_run_of_dagster_has_an_application_of_its_own(
     assert rows_of(table.refresh()) == before
     assert len(list(table.scan().plan_files())) == 1
     assert _applications(tmp_path) == 1
-
-
-def _run_of_dagster(environment: dict[str, str], config: dict[str, Any]) -> None:
-    end_with_the_parent()
-    os.environ.update(environment)
-
-    def lend(_: object) -> dict[str, Any]:
-        raise AssertionError("a JVM was asked for")
-
-    session_source.borrow_from(lend)
-    definitions = Compaction(tables=["*"], mode="run").definitions()
-    result = (
-        definitions.get_repository_def()
-        .get_job(JOB)
-        .execute_in_process(run_config={"ops": {OP: {"config": config}}})
-    )
-    assert result.success
