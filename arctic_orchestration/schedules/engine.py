@@ -70,8 +70,6 @@ from arctic_orchestration.schedules.unknown_names import take_inventory
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.database import Database
 
-__all__ = ["Engine", "TickResult"]
-
 #: events set aside in one tick, to keep a tick short
 _ASIDE_PER_TICK = 100
 #: a tick asks no further request hook after this time

@@ -48,9 +48,9 @@ from prometheus_client import (
 )
 
 from arctic_orchestration.schedules.constraints import Decision
-from arctic_orchestration.schedules.engine import TickResult
 from arctic_orchestration.schedules.jobs import Job, JobMove, JobState
 from arctic_orchestration.schedules.launch_requests import SHADOWED
+from arctic_orchestration.schedules.tick_result import TickResult
 from arctic_orchestration.schedules.views.deferred import deferred_counts
 from arctic_orchestration.schedules.views.numbers import living_jobs
 from arctic_orchestration.schedules.views.stages import Stage

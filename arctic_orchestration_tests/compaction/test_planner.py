@@ -385,10 +385,9 @@ def test_files_that_rest_are_left_out_and_the_others_planned() -> None:
 
 def test_zero_and_minus_zero_are_two_partitions_and_nan_is_one() -> None:
     """As in Iceberg, where values are distinguished by their bits."""
-    values = [0.0, -0.0, float("nan")]
     files = [
         file
-        for number, value in enumerate(values)
+        for number, value in enumerate([0.0, -0.0, float("nan")])
         for file in data_files(12, 1 * MB, name=f"p{number}-", partition=(value,))
     ]
     # Each file of NaN has one of its own, as manifests are read.

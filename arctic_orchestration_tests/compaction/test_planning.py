@@ -14,48 +14,19 @@ from arctic_orchestration.compaction.planning import unchanged_tables
 from arctic_orchestration.compaction.planning.catalog_planner import Planner, mark_due
 from arctic_orchestration.compaction.planning.planner_counts import PlanningCounts
 from arctic_orchestration.compaction.planning.table_planner import plan_loaded
-from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.queues import CompactionQueue, add_queue, update_queue
-from arctic_orchestration.compaction.queue.task import Task, TaskState
-from arctic_orchestration.compaction.tables import CompactionTable
+from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.lake import tables as lake_tables
 from arctic_orchestration.state.compaction_tables import compaction_tasks
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import BY_ORIGIN, Lake
+from arctic_orchestration_tests.compaction.planned_world import World
 from arctic_orchestration_tests.compaction.stored import MERGE
 from arctic_orchestration_tests.present import present
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
-
-
-class World:
-    """A lake, its planner, and a clock that is set manually."""
-
-    def __init__(self, lake: Lake, database: Database) -> None:
-        self.lake, self.database = lake, database
-        self.now = utc_now()
-        self.planner = Planner(database, lake.catalog)
-
-    def tick(self, **passed: float) -> PlanningCounts:
-        """The planner's counts, after so much time."""
-        self.now += timedelta(**passed)
-        return self.planner.tick(self.now)
-
-    def row(self, name: str) -> CompactionTable:
-        """What is known of a table."""
-        with self.database.read() as tx:
-            return tables.table_by_name(tx, name)
-
-    def tasks(self, *states: TaskState) -> list[Task]:
-        """All tasks, or those in some states."""
-        with self.database.read() as tx:
-            return task_store.tasks(tx, states=states)
-
-    def waiting(self) -> dict[str, int]:
-        """How many files of each table wait in tasks."""
-        return {task.table: task.files for task in self.tasks(TaskState.PLANNED)}
 
 
 @pytest.fixture

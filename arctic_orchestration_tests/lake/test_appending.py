@@ -1,39 +1,39 @@
 """Appends that are repeated, that replace, that do not fit, and that are not answered."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
-    DoubleType,
     FixedType,
     ListType,
     LongType,
     NestedField,
-    StringType,
     StructType,
     TimeType,
     UUIDType,
 )
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import (
     CommitConflict,
-    CommitUnknown,
     ConfigurationError,
-    LeaseLost,
     SchemaMismatch,
     UnsupportedTable,
 )
 from arctic_orchestration.lake import append, ensure_table, read
-from arctic_orchestration.lake.table_writer import APPEND_ID
+from arctic_orchestration_tests.lake.appended_rows import (
+    BY_ORIGIN,
+    SCHEMA,
+    files_in,
+    ids,
+    live_files,
+    rows,
+)
+from arctic_orchestration_tests.lake.failing_commits import Catalogue
 from arctic_orchestration_tests.lake.row_filters import (
     And,
     BooleanExpression,
@@ -43,34 +43,15 @@ from arctic_orchestration_tests.lake.row_filters import (
     NotEqualTo,
 )
 
-SCHEMA = Schema(
-    NestedField(1, "id", LongType(), required=True),
-    NestedField(2, "origin", StringType()),
-    NestedField(3, "delay", DoubleType()),
-)
-BY_ORIGIN = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "origin"))
-
-
-def rows(spark: SparkSession, *values: tuple[Any, ...]) -> DataFrame:
-    return spark.createDataFrame(list(values), "id long, origin string, delay double")
-
-
-def ids(table: Table) -> list[int]:
-    return sorted(table.refresh().scan().to_arrow()["id"].to_pylist())
-
-
-def files_in(table: Table) -> set[str]:
-    """The Parquet files below the table, whether a snapshot has them or not."""
-    return {str(path) for path in Path(table.location()).rglob("*.parquet")}
-
-
-def live_files(table: Table) -> set[str]:
-    return {task.file.file_path for task in table.refresh().scan().plan_files()}
-
 
 @pytest.fixture
 def table(catalog: Catalog) -> Table:
     return ensure_table(catalog, "lake.flights", SCHEMA, partition_spec=BY_ORIGIN)
+
+
+@pytest.fixture
+def catalogue(monkeypatch: pytest.MonkeyPatch, table: Table) -> Catalogue:
+    return Catalogue(monkeypatch, table)
 
 
 def test_an_append_with_a_key_is_there_once(spark: SparkSession, table: Table) -> None:
@@ -234,130 +215,6 @@ def test_a_session_without_the_needed_settings_is_refused(
             read(spark, table)
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
-
-
-class Catalogue:
-    """Stands between the table and its catalog, and answers a number of commits in its own way."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, table: Table) -> None:
-        self._commit = table.catalog.commit_table
-        self.answers: list[Callable[..., Any]] = []
-        monkeypatch.setattr(table.catalog, "commit_table", self._answer)
-
-    def _answer(self, *arguments: Any) -> Any:
-        return self.answers.pop(0)(*arguments) if self.answers else self._commit(*arguments)
-
-    def take_and_lose_the_answer(self, *arguments: Any) -> Any:
-        self._commit(*arguments)
-        raise ConnectionError("the answer was lost")
-
-    def lose_the_question(self, *_: Any) -> Any:
-        raise ConnectionError("the question was lost")
-
-    def refuse(self, *_: Any) -> Any:
-        raise CommitFailedException("another writer was first")
-
-
-@pytest.fixture
-def catalogue(monkeypatch: pytest.MonkeyPatch, table: Table) -> Catalogue:
-    return Catalogue(monkeypatch, table)
-
-
-def test_a_commit_whose_answer_is_lost_is_there_once(
-    spark: SparkSession, table: Table, catalogue: Catalogue
-) -> None:
-    """The catalog took it and the connection broke: the snapshot is found, not made again."""
-    catalogue.answers = [catalogue.take_and_lose_the_answer]
-    appended = append(spark, rows(spark, (1, "JFK", 0.0)), table)
-    assert ids(table) == [1]
-    assert [snapshot.snapshot_id for snapshot in table.snapshots()] == [appended.snapshot_id]
-    assert appended.written
-
-
-def test_lost_questions_and_refusals_are_tried_again(
-    spark: SparkSession, table: Table, catalogue: Catalogue
-) -> None:
-    """Two questions that never arrived and two refusals, then a commit: one copy, no litter."""
-    lost, refuse = catalogue.lose_the_question, catalogue.refuse
-    catalogue.answers = [lost, refuse, lost, refuse]
-    append(spark, rows(spark, (1, "JFK", 0.0)), table)
-    assert ids(table) == [1]
-    assert files_in(table) == live_files(table)
-
-
-def test_a_commit_that_stays_unknown_keeps_its_files(
-    spark: SparkSession, table: Table, catalogue: Catalogue
-) -> None:
-    """Nobody knows what became of it, so the files must not be taken away from it."""
-    catalogue.answers = [catalogue.lose_the_question] * 5
-    with pytest.raises(CommitUnknown, match=APPEND_ID):
-        append(spark, rows(spark, (1, "JFK", 0.0)), table)
-    assert len(files_in(table)) == 1
-
-
-def test_an_append_that_cannot_commit_leaves_no_files(
-    spark: SparkSession, table: Table, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Refused every time: a conflict, nothing committed, data and manifests removed."""
-    monkeypatch.setattr("arctic_orchestration.lake.table_writer._ATTEMPTS", 3)
-    catalogue.answers = [catalogue.refuse] * 3
-    with pytest.raises(CommitConflict, match="other writers were first 3 times"):
-        append(spark, rows(spark, (1, "JFK", 0.0)), table)
-    assert files_in(table) == set()
-    assert not list(Path(table.location()).rglob("*.avro"))
-
-
-def test_who_may_not_commit_any_more_commits_nothing(
-    spark: SparkSession, table: Table, catalogue: Catalogue
-) -> None:
-    """Asked when the rows are written, and again before the next attempt; no files are left."""
-    written: list[int] = []
-
-    def lost_at_the_second_time() -> None:
-        written.append(len(files_in(table)))
-        if len(written) == 2:
-            raise LeaseLost("somebody else has it")
-
-    catalogue.answers = [catalogue.refuse]
-    with pytest.raises(LeaseLost, match="somebody else has it"):
-        append(spark, rows(spark, (1, "JFK", 0.0)), table, before_commit=lost_at_the_second_time)
-    assert written == [1, 1]
-    assert (ids(table), files_in(table)) == ([], set())
-    append(spark, rows(spark, (1, "JFK", 0.0)), table, before_commit=lambda: None)
-    assert ids(table) == [1]
-
-
-def test_what_forbids_a_commit_is_not_taken_for_another_writer(
-    spark: SparkSession, table: Table
-) -> None:
-    """Who asks may commit to another table, and be refused there: asked again, it would pass."""
-    answers = [CommitFailedException("of another table")]
-
-    def check_lease() -> None:
-        if answers:
-            raise answers.pop()
-
-    with pytest.raises(CommitFailedException, match="of another table"):
-        append(spark, rows(spark, (1, "JFK", 0.0)), table, before_commit=check_lease)
-    assert (ids(table), files_in(table)) == ([], set())
-
-
-def test_what_forbids_a_commit_is_not_taken_for_a_lost_answer(
-    spark: SparkSession, table: Table, catalogue: Catalogue
-) -> None:
-    """The commit before it may have landed, for all that is known: its files stay."""
-    answers: list[str] = []
-
-    def once() -> None:
-        answers.append("asked")
-        if len(answers) == 2:
-            raise LeaseLost("somebody else has it")
-
-    catalogue.answers = [catalogue.lose_the_question]
-    with pytest.raises(LeaseLost):
-        append(spark, rows(spark, (1, "JFK", 0.0)), table, before_commit=once)
-    assert answers == ["asked", "asked"]
-    assert len(files_in(table)) == 1
 
 
 def test_a_schema_that_changes_meanwhile_is_a_conflict(

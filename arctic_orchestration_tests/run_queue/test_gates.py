@@ -8,43 +8,21 @@ from typing import Any
 import pytest
 from dagster._utils.tags import TagConcurrencyLimitsCounter
 
-from arctic_orchestration.run_queue.gates import Gate, Gates
+from arctic_orchestration.run_queue.gates import Gates
 from arctic_orchestration.run_queue.limits import merged, place_of, shown_limits
 from arctic_orchestration.run_queue.pauses import Pausable, Pause
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration.run_queue.windows import OpenWindows
 from arctic_orchestration_tests.run_queue.queues import NOON, Run, gates, submitted
+from arctic_orchestration_tests.run_queue.seen_gates import ALL, API, active, gates_of, shut, strays
 
-ALL = {"match": {"job": "*"}}
 FEW = Rules.parse({"groups": {"few": {"limit": 3, **ALL}}})
 EACH = Rules.parse({"groups": {"each": {"limit_per_program": 2, **ALL}}})
 NIGHT = Rules.parse({"windows": {"night": {"start": "22:00", "end": "06:00", **ALL}}})
 DAY = Rules.parse({"windows": {"day": {"start": "06:00", "end": "22:00", **ALL}}})
-API = Rules.parse({"rates": {"api": {"limit": 2, "per": "1m", **ALL}}})
 CALM = Rules.parse({"intervals": {"calm": {"duration": "10m", **ALL}}})
 QUEUES = Rules.parse({"queues": {"low": ALL}, "groups": {"few": {"limit": 3, **ALL}}})
 EACH_VALUE = {"applyLimitPerUniqueValue": True}
-
-
-def shut(of: Gates, rules: Rules, **given: Any) -> list[tuple[float, str]]:
-    """Room and text of each gate of a run that waits."""
-    return [(gate.room, gate.text) for gate in gates_of(of, rules, **given)]
-
-
-def gates_of(of: Gates, rules: Rules, **given: Any) -> Sequence[Gate]:
-    run = submitted(rules, "waits", **given)
-    return of.of(tuple(sorted(run.tags.items())))
-
-
-def active(rules: Rules, count: int = 1, **given: Any) -> list[Run]:
-    """Runs that were queued and are in progress."""
-    given = {"dagster_status": "STARTED", "started_at": NOON, **given}
-    return [submitted(rules, f"active {n}", **given) for n in range(count)]
-
-
-def strays(count: int = 1, **given: Any) -> list[Run]:
-    """Runs in progress that were never queued: they have no tags of ours."""
-    return [Run(run_id=f"stray {n}", dagster_status="STARTED", **given) for n in range(count)]
 
 
 def blocked(of: Gates, run: Run, in_progress: Sequence[Run]) -> bool:
@@ -256,53 +234,6 @@ def test_an_interval_counts_the_given_ends(statuses: list[str], counts: list[str
 
 
 # Rates.
-
-
-def rate_after(*seconds_ago: float) -> tuple[float, str]:
-    starts = [
-        submitted(API, f"{ago}", dagster_status="SUCCESS", ended_at=NOON,
-                  started_at=NOON - timedelta(seconds=ago))
-        for ago in seconds_ago
-    ]  # fmt: skip
-    (found,) = shut(gates(API, [], ended=starts), API)
-    return found
-
-
-def test_a_rate_has_room_for_what_its_span_leaves() -> None:
-    """Two in a minute; a start counts while it is less than a minute ago."""
-    assert rate_after() == (2, "rate api: 0 of 2 starts within 1m")
-    assert rate_after(10) == (1, "rate api: 1 of 2 starts within 1m")
-    next_one = "the next may start at 2026-03-02 12:00:10Z"
-    assert rate_after(50, 10) == (0, f"rate api: 2 of 2 starts within 1m, {next_one}")
-    assert rate_after(60, 10) == (1, "rate api: 1 of 2 starts within 1m")
-    assert rate_after(59.999, 59.998)[0] == 0
-    assert rate_after(60.001, 61, 3600) == (2, "rate api: 0 of 2 starts within 1m")
-
-
-def test_a_rate_that_was_exceeded_says_when_there_is_room_again() -> None:
-    """Of four starts three have to be over, as when the limit was lowered."""
-    next_one = "the next may start at 2026-03-02 12:00:40Z"
-    assert rate_after(50, 40, 20, 10) == (0, f"rate api: 4 of 2 starts within 1m, {next_one}")
-
-
-def test_a_rate_counts_what_passes_in_this_plan_in_its_text() -> None:
-    """The run after the last one that may start is told so."""
-    (gate,) = gates_of(gates(API, []), API)
-    gate.taken = 2
-    assert not gate.is_open
-    assert gate.text == "rate api: 2 of 2 starts within 1m"
-
-
-def test_runs_in_progress_count_by_their_start_and_one_that_is_being_started_as_now() -> None:
-    """Also those that were never queued; a run that is seen in progress and ended counts once."""
-    starting = active(API, dagster_status="STARTING", started_at=None)
-    stray = strays(started_at=NOON - timedelta(seconds=10))
-    old = active(API, started_at=NOON - timedelta(hours=1))
-    old[0].run_id = "old"
-    assert shut(gates(API, [], [*starting, *old]), API)[0][0] == 1
-    assert shut(gates(API, [], [*starting, *stray, *old]), API)[0][0] == 0
-    both = active(API)
-    assert shut(gates(API, [], both, ended=both), API)[0][0] == 1
 
 
 def test_dagster_holds_every_run_whose_turn_it_is_not() -> None:

@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 
 from arctic_orchestration import Schedule, on, only
 from arctic_orchestration.event_log.event import RunStatus
-from arctic_orchestration.schedules.engine import TickResult
 from arctic_orchestration.schedules.metrics import Metrics
+from arctic_orchestration.schedules.tick_result import TickResult
 from arctic_orchestration.schedules.views.numbers import numbers
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.schedules.simulated import World, at

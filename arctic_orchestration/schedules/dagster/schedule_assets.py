@@ -11,9 +11,10 @@ from datetime import datetime, timedelta
 import dagster as dg
 
 from arctic_orchestration.quantities import format_duration, format_moment
-from arctic_orchestration.schedules.engine import Engine, TickResult
+from arctic_orchestration.schedules.engine import Engine
 from arctic_orchestration.schedules.jobs import Job
 from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.tick_result import TickResult
 from arctic_orchestration.schedules.views.schedule_state import (
     ScheduleState,
     ids_of_schedules,

@@ -16,10 +16,11 @@ from arctic_orchestration.notifications.notifier import Notifier
 from arctic_orchestration.schedules.dagster.daemon_check import DaemonWatch
 from arctic_orchestration.schedules.dagster.schedule_assets import ScheduleObservations
 from arctic_orchestration.schedules.dagster.scheduler_metrics import observation, reported_at
-from arctic_orchestration.schedules.engine import Engine, TickResult
+from arctic_orchestration.schedules.engine import Engine
 from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.metrics import process_metrics
+from arctic_orchestration.schedules.tick_result import TickResult
 from arctic_orchestration.schedules.views.deferred import deferred
 from arctic_orchestration.schedules.views.held import HeldJobs, held_jobs
 from arctic_orchestration.schedules.views.stages import moments_of_job, stages

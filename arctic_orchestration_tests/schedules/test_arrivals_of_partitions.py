@@ -1,0 +1,130 @@
+"""Which arrivals of a partition count: checks, backfills, data versions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from arctic_orchestration import on
+from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.state.partition_tables import deferred_arrivals
+from arctic_orchestration_tests.schedules.lake_of_partitions import (
+    ASSETS,
+    DAY,
+    MakeWorld,
+    daily,
+    end_runs,
+    lake,
+    runs,
+)
+from arctic_orchestration_tests.schedules.simulated import World, at
+
+__all__ = ["lake"]
+
+
+def arrive(here: World, partition: str, *, checks: Sequence[str] = (), **fields: Any) -> int:
+    """A run materializes a day of the payments; returns the id of the event."""
+    number = len(here.feed.events) + 1
+    here.feed.planned[number] = frozenset(checks)
+    here.feed.events.append(
+        Event(
+            kind=EventKind.PARTITION,
+            subject="raw/payments",
+            at=at(5 * DAY),
+            storage_id=number,
+            partition=partition,
+            **{"run_id": f"r{number}", **fields},
+        )
+    )
+    return number
+
+
+def evaluate(here: World, of: int, name: str, *, passed: bool) -> None:
+    """A blocking check of an arrival ends."""
+    here.feed.events.append(
+        Event(
+            kind=EventKind.CHECK,
+            subject="raw/payments",
+            at=at(5 * DAY),
+            storage_id=len(here.feed.events) + 1,
+            check=name,
+            passed=passed,
+            severity="error",
+            blocking=True,
+            target_id=of,
+        )
+    )
+
+
+def test_an_arrival_counts_when_its_blocking_check_has_passed(lake: MakeWorld) -> None:
+    """Not before it ended, not after it failed, and after it passes later."""
+    here = lake(daily(trigger=on.partitions("raw/payments")))
+    good = arrive(here, "2026-01-01", checks=["no_nulls"])
+    bad = arrive(here, "2026-01-02", checks=["no_nulls"])
+    arrive(here, "2026-01-03")
+    here.tick(6 * DAY)
+    assert runs(here) == ["2026-01-03"]
+    evaluate(here, good, "no_nulls", passed=True)
+    evaluate(here, bad, "no_nulls", passed=False)
+    here.tick(6 * DAY + 1)
+    assert runs(here) == ["2026-01-03", "2026-01-01"]
+    with here.database.read() as tx:
+        kept = tx.execute(sa.select(deferred_arrivals.c.waits_for, deferred_arrivals.c.reason))
+        assert [tuple(row) for row in kept] == [("checks", "check no_nulls has failed")]
+    evaluate(here, bad, "no_nulls", passed=True)
+    here.tick(6 * DAY + 2)
+    assert runs(here) == ["2026-01-03", "2026-01-01", "2026-01-02"]
+
+
+def test_a_trigger_may_wait_for_more_checks(lake: MakeWorld) -> None:
+    """Also of arrivals that no run was to check."""
+    here = lake(daily(trigger=on.partitions("raw/payments", checks="fresh_enough")))
+    number = arrive(here, "2026-01-01", run_id=None)
+    here.tick(6 * DAY)
+    assert runs(here) == []
+    evaluate(here, number, "fresh_enough", passed=True)
+    here.tick(6 * DAY + 1)
+    assert runs(here) == ["2026-01-01"]
+
+
+def test_what_a_backfill_made_can_be_left_out(lake: MakeWorld) -> None:
+    """``backfill: ignore`` takes the other arrivals only."""
+    here = lake(
+        daily("both", trigger=on.partitions("raw/payments")),
+        daily("news", trigger=on.partitions("raw/payments", backfill="ignore")),
+    )
+    here.feed.backfills["r1"] = "history"
+    arrive(here, "2026-01-01", run_id="r1")
+    arrive(here, "2026-01-02", run_id="r2")
+    here.tick(6 * DAY)
+    by_schedule = {(r.tags["arctic/schedule"], r.partition_start) for r in here.dagster.requests}
+    assert by_schedule == {("both", "2026-01-01"), ("both", "2026-01-02"), ("news", "2026-01-02")}
+
+
+def test_an_arrival_with_the_same_data_version_is_none(lake: MakeWorld) -> None:
+    """``changed`` compares it with the arrival before, of the same partition."""
+    here = lake(daily(trigger=on.partitions("raw/payments", changed=True)))
+    arrive(here, "2026-01-01", data_version="v1")
+    arrive(here, "2026-01-02", data_version="v1")
+    here.tick(6 * DAY)
+    end_runs(here, 6 * DAY + 1)
+    arrive(here, "2026-01-01", data_version="v1")
+    arrive(here, "2026-01-02", data_version="v2")
+    here.tick(6 * DAY + 2)
+    assert runs(here) == ["2026-01-01", "2026-01-02", "2026-01-02"]
+
+
+def test_a_partition_whose_check_failed_leaves_a_day_incomplete(lake: MakeWorld) -> None:
+    """Also where what arrived before counts: it is not whole until the check passes."""
+    monthly = {**ASSETS, "summary": {"partitions": {"monthly": {"start": "2026-01-01"}}}}
+    trigger = on.partitions("raw/payments", complete=True, where="2026-01-0[12]")
+    here = lake(daily(trigger=trigger), assets=monthly)
+    bad = arrive(here, "2026-01-01", checks=["no_nulls"])
+    evaluate(here, bad, "no_nulls", passed=False)
+    here.tick(40 * DAY)
+    arrive(here, "2026-01-02")
+    here.tick(40 * DAY + 1)
+    assert runs(here) == []
+    evaluate(here, bad, "no_nulls", passed=True)
+    here.tick(40 * DAY + 2)
+    assert runs(here) == ["2026-01-01"]
