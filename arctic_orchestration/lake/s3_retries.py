@@ -5,11 +5,12 @@ from collections.abc import Callable
 from typing import Self, TypeVar
 
 import pyarrow as pa
-from pyarrow.fs import AwsStandardS3RetryStrategy
+from pyarrow.fs import AwsDefaultS3RetryStrategy
 from pyiceberg.io import FileIO
 
-#: The SDK waits a random part of 1, 2, 4, 8 and 16 s in between; pyarrow's own limit is three.
-_ATTEMPTS = 6
+#: From the third attempt on, the SDK waits 50 ms, 100 ms, and so on, 26 s in all; pyarrow's
+#: own limit is three.
+_RETRIES = 10
 #: Between attempts that the SDK does not repeat, in seconds.
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
 _SCHEMES = ("s3://", "s3a://", "s3n://")
@@ -20,11 +21,15 @@ _NOT_REPEATED = "Failed to flush response stream"
 _T = TypeVar("_T")
 
 
-class PatientRetries(AwsStandardS3RetryStrategy):  # type: ignore[misc]
-    """Six attempts of each request, with growing pauses: half a minute at most."""
+class PatientRetries(AwsDefaultS3RetryStrategy):  # type: ignore[misc]
+    """Eleven attempts of each request, with growing pauses: half a minute at most.
+
+    The SDK's standard strategy has a quota of retries that successes restore. pyarrow does not
+    report these, so a client would repeat 100 requests in its life, and none from then on.
+    """
 
     def __init__(self) -> None:
-        super().__init__(max_attempts=_ATTEMPTS)
+        super().__init__(max_attempts=_RETRIES)
 
 
 def open_input(io: FileIO, path: str) -> "pa.NativeFile | PatientInput":

@@ -1,24 +1,28 @@
-"""S3 refuses requests for ranges smaller than its errors, which the SDK does not repeat."""
+"""What S3 refuses is repeated, also where the SDK or pyarrow alone would give up."""
 
 import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, S3RetryStrategy
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import FileIO, load_file_io
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.lake import s3_retries
 from arctic_orchestration.lake.manifests import live_files
-from arctic_orchestration.lake.s3_retries import open_input
+from arctic_orchestration.lake.s3_retries import PatientRetries, open_input
 from arctic_orchestration_tests.compaction.small_lake import rows_of, table_of
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
 from arctic_orchestration_tests.lake.stored_tables import group_of, merged, replaced
 from arctic_orchestration_tests.object_store import (
     BUCKET,
     KEY,
+    REGION,
+    SECRET,
     Fault,
     ObjectStore,
     Request,
@@ -82,6 +86,38 @@ def test_what_stays_is_an_error(io: FileIO, store: ObjectStore) -> None:
         with store.counted() as requests, pytest.raises(OSError, match="AWS Error"):
             stream.read(1000)
     assert requests == {"GetObject": 1}
+
+
+@pytest.mark.parametrize("strategy", [PatientRetries, AwsStandardS3RetryStrategy])
+def test_a_client_repeats_any_number_of_requests(
+    store: ObjectStore, strategy: type[S3RetryStrategy]
+) -> None:
+    """The control is the SDK's standard strategy: with pyarrow, it ends after 100."""
+    options = {"access_key": KEY, "secret_key": SECRET, "region": REGION}
+    files = S3FileSystem(endpoint_override=store.endpoint, retry_strategy=strategy(), **options)
+    names = [f"{BUCKET}/{number}" for number in range(150)]
+    for name in names:
+        with files.open_output_stream(name) as stream:
+            stream.write(CONTENT)
+    seen: set[str] = set()
+
+    def is_first(request: Request) -> bool:
+        is_new = request.operation == "GetObject" and request.path not in seen
+        if is_new:
+            seen.add(request.path)
+        return is_new
+
+    def read(name: str) -> bool:
+        try:
+            with files.open_input_file(name) as stream:
+                return bool(stream.read() == CONTENT)
+        except OSError:
+            return False
+
+    store.faults.append(Fault(matches=is_first, code="SlowDown"))
+    with ThreadPoolExecutor(32) as threads:
+        found = sum(threads.map(read, names))
+    assert found == 150 if strategy is PatientRetries else found <= 100
 
 
 def test_files_of_other_stores_are_opened_as_they_are(tmp_path: Path) -> None:
