@@ -55,7 +55,9 @@ test-versions: $(STAMP)  ## the tests that touch a dependency, with its oldest a
 	$(BIN)/python -m tools.version_matrix
 
 proof: $(STAMP)  ## the long proofs at their full counts
-	for needed in postgres iceberg_spark iceberg_rest yarn s3_server; do sh tools/ensure_$$needed; done
+	for needed in postgres iceberg_spark iceberg_rest yarn s3_server; do \
+		sh tools/ensure_$$needed || exit 1; \
+	done
 	ARCTIC_PROOF=full HYPOTHESIS_PROFILE=ci $(BIN)/pytest -m proof
 
 check: $(STAMP)  ## lint, types, import contracts, formatting

@@ -7,13 +7,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from hive_metastore.ttypes import ShowLocksRequest, UnlockRequest
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 from pyiceberg.catalog.hive import _HiveClient
 
-from arctic_orchestration.lake.java import find_java
+from arctic_orchestration_tests.jvms import JARS, jvm
 
 _SETTINGS = {
     "javax.jdo.option.ConnectionURL": "jdbc:derby:memory:metastore;create=true",
@@ -28,35 +26,14 @@ _CHUNK = 65536
 @contextmanager
 def hive_metastore(directory: Path) -> Iterator[str]:
     """Starts a metastore that writes its logs into the directory, and yields its address."""
-    jars = Path(pyspark.__file__).parent / "jars"
-    (py4j,) = jars.glob("py4j-*.jar")
-    log = (directory / "metastore.log").open("w")
-    port = launch_gateway(
-        jarpath=str(py4j),
-        classpath=str(jars / "*"),
-        java_path=str(find_java().home / "bin" / "java"),
-        javaopts=[
-            "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC",
-            f"-Dderby.system.home={directory}",
-            f"-Djava.io.tmpdir={directory}",
-        ],
-        die_on_exit=True,
-        redirect_stdout=log,
-        redirect_stderr=log,
-        cwd=str(directory),
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-    try:
+    options = [f"-Dderby.system.home={directory}", f"-Djava.io.tmpdir={directory}"]
+    with jvm(str(JARS / "*"), directory, options) as gateway:
         server, address = _server(gateway.jvm, directory)
         serving = threading.Thread(target=_serve, args=(server,), daemon=True)
         serving.start()
         yield address
         server.stop()
         serving.join()
-    finally:
-        gateway.shutdown()
-        log.close()
 
 
 def _server(java: Any, directory: Path) -> tuple[Any, str]:

@@ -9,12 +9,11 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-
 from arctic_orchestration.lake.java import find_java
+from arctic_orchestration_tests.jvms import jvm
 
 PACKAGE = "org.apache.iceberg:iceberg-open-api:1.10.1"
 _PLACE = Path(__file__).parents[1] / "build" / "iceberg-rest"
@@ -30,19 +29,8 @@ def is_absent() -> bool:
 @contextmanager
 def iceberg_rest() -> Iterator["IcebergRest"]:
     """Starts a JVM for servers; it ends with the block, or with this process."""
-    (py4j,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
-    port = launch_gateway(
-        jarpath=str(py4j),
-        classpath=str(_JAR),
-        java_path=str(find_java().home / "bin" / "java"),
-        javaopts=["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"],
-        die_on_exit=True,
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-    try:
+    with TemporaryDirectory() as directory, jvm(str(_JAR), Path(directory)) as gateway:
         yield IcebergRest(gateway.jvm)
-    finally:
-        gateway.shutdown()
 
 
 class IcebergRest:

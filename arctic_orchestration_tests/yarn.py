@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-
 from arctic_orchestration.lake.java import find_java
+from arctic_orchestration_tests.jvms import JARS, jvm
 
 #: Hadoop's version is that of PySpark's jars.
 PACKAGES = (
@@ -69,27 +67,14 @@ class Yarn:
 @contextmanager
 def yarn(directory: Path) -> Iterator[Yarn]:
     """Starts a cluster that works in the directory; it ends with the block, or this process."""
-    jars = Path(pyspark.__file__).parent / "jars"
-    (py4j,) = jars.glob("py4j-*.jar")
-    found = [str(one) for one in jars.glob("*.jar") if one.name.startswith(_OF_PYSPARK)]
-    log = (directory / "yarn.log").open("w")
-    port = launch_gateway(
-        jarpath=str(py4j),
-        classpath=":".join([str(_PLACE / "jars" / "*"), *found]),
-        java_path=str(find_java().home / "bin" / "java"),
-        javaopts=["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"],
-        die_on_exit=True,
-        redirect_stdout=log,
-        redirect_stderr=log,
-        cwd=str(directory),
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-    hadoop = gateway.jvm.org.apache.hadoop.yarn
-    settings = hadoop.conf.YarnConfiguration()
-    for name, value in _SETTINGS.items():
-        settings.set(name, value)
-    cluster = hadoop.server.MiniYARNCluster("lake", 1, 1, 1)
-    try:
+    found = [str(one) for one in JARS.glob("*.jar") if one.name.startswith(_OF_PYSPARK)]
+    classpath = ":".join([str(_PLACE / "jars" / "*"), *found])
+    with jvm(classpath, directory, ["-Xmx512m"]) as gateway:
+        hadoop = gateway.jvm.org.apache.hadoop.yarn
+        settings = hadoop.conf.YarnConfiguration()
+        for name, value in _SETTINGS.items():
+            settings.set(name, value)
+        cluster = hadoop.server.MiniYARNCluster("lake", 1, 1, 1)
         cluster.init(settings)
         cluster.start()
         configuration = directory / "hadoop"
@@ -99,9 +84,6 @@ def yarn(directory: Path) -> Iterator[Yarn]:
         target.close()
         yield Yarn(configuration=configuration, cluster=cluster)
         cluster.stop()
-    finally:
-        gateway.shutdown()
-        log.close()
 
 
 def fetch() -> None:

@@ -6,7 +6,7 @@ one table under the name of another.
 
 import threading
 from types import TracebackType
-from typing import Any
+from urllib.parse import urlsplit
 
 from hive_metastore.ThriftHiveMetastore import Client
 from pyiceberg.catalog import URI
@@ -20,16 +20,24 @@ from pyiceberg.catalog.hive import (
 )
 from pyiceberg.utils.properties import property_as_bool
 from thrift.transport.TSocket import TSocket
-from thrift.transport.TTransport import TTransportException
+from thrift.transport.TTransport import (
+    TBufferedTransport,
+    TSaslClientTransport,
+    TTransportBase,
+    TTransportException,
+)
 
-#: between two bytes of an answer
-_SILENCE_SECONDS = 60.0
+#: until an address accepts a connection, and between two bytes of an answer
+_CONNECT_SECONDS, _SILENCE_SECONDS = 5.0, 60.0
 
 
 class SharedHiveCatalog(HiveCatalog):
     """As pyiceberg's, with a connection for each thread's calls.
 
-    Of several addresses in ``uri``, the first one is taken that answers.
+    Of several addresses in ``uri``, the first one is taken that accepts a connection.
+
+    Errors:
+        ValueError: an address is not of the form ``thrift://host:port``.
     """
 
     @staticmethod
@@ -41,7 +49,9 @@ class _Connections:
     """Opens a connection for each block, in which pyiceberg makes its calls."""
 
     def __init__(self, properties: dict[str, str]) -> None:
-        self._addresses = properties[URI].split(",")
+        self._addresses = [one.strip() for one in properties.get(URI, "").split(",")]
+        for address in self._addresses:
+            _require_address(address)
         self._given = (
             properties.get("ugi"),
             property_as_bool(properties, HIVE_KERBEROS_AUTH, HIVE_KERBEROS_AUTH_DEFAULT),
@@ -51,7 +61,7 @@ class _Connections:
 
     def __enter__(self) -> Client:
         for left, address in enumerate(self._addresses, 1 - len(self._addresses)):
-            connection = _Connection(address.strip(), *self._given)
+            connection = _Connection(address, *self._given)
             try:
                 client = connection.__enter__()
             except TTransportException:
@@ -77,11 +87,29 @@ class _Connections:
 
 
 class _Connection(_HiveClient):
-    def _init_thrift_transport(self) -> Any:
-        transport = super()._init_thrift_transport()
-        # With Kerberos it has another name.
-        names = ("_TBufferedTransport__trans", "transport")
-        for socket in (getattr(transport, name, None) for name in names):
-            if isinstance(socket, TSocket):
-                socket.setTimeout(_SILENCE_SECONDS * 1000)
-        return transport
+    def _init_thrift_transport(self) -> TTransportBase:
+        parts = urlsplit(self._uri)
+        socket = _Socket(parts.hostname, parts.port)
+        if self._kerberos_auth:
+            service = self._kerberos_service_name
+            return TSaslClientTransport(socket, host=parts.hostname, service=service)
+        return TBufferedTransport(socket)
+
+
+class _Socket(TSocket):  # type: ignore[misc]
+    def open(self) -> None:
+        self.setTimeout(_CONNECT_SECONDS * 1000)
+        super().open()
+        self.setTimeout(_SILENCE_SECONDS * 1000)
+
+
+def _require_address(address: str) -> None:
+    try:
+        parts = urlsplit(address)
+        valid = parts.scheme == "thrift" and parts.hostname and parts.port is not None
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ValueError(
+            f"uri: expected thrift://host:port, or several with commas, not {address!r}"
+        )

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 from pyarrow.fs import AwsDefaultS3RetryStrategy
@@ -50,36 +50,14 @@ class PatientInput:
     def __init__(self, stream: pa.NativeFile) -> None:
         self._stream = stream
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def closed(self) -> bool:
-        return bool(self._stream.closed)
-
-    def close(self) -> None:
         self._stream.close()
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def tell(self) -> int:
-        return int(self._stream.tell())
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self._stream.seek(offset, whence))
-
-    def size(self) -> int:
-        return int(self._stream.size())
 
     def read(self, size: int | None = None) -> bytes:
         return self._repeated(lambda: bytes(self._stream.read(size)))

@@ -41,8 +41,8 @@ class SortGain:
     #: of a merge that only decodes
     cpu: float
     #: what a filter on one value reads, on average, now and after the merges
-    now: int
-    then: int
+    reads_now: int
+    reads_then: int
 
 
 def sort_gain(
@@ -78,7 +78,10 @@ def sort_gain(
     left = [one for one in files if one.file_path not in merged]
     cpu = _CURVE if clustering.z_order else _ONE_COLUMN if count == 1 else _MORE_COLUMNS
     return SortGain(
-        column=first.name, cpu=cpu, now=round(read(files)), then=round(read(left) + sorted_bytes)
+        column=first.name,
+        cpu=cpu,
+        reads_now=round(read(files)),
+        reads_then=round(read(left) + sorted_bytes),
     )
 
 

@@ -105,14 +105,8 @@ def open_catalog(settings: Settings) -> Catalog:
             for key, value in configured.items()
         }
         properties.setdefault(_S3_RETRIES, f"{__package__}.s3_retries.PatientRetries")
-        opened: Callable[..., Catalog] = load_catalog
-        if _is_rest(properties):
-            from arctic_orchestration.lake.rest_catalog import TimedRestCatalog
-
-            opened = TimedRestCatalog
         try:
-            if _is_hive(properties):
-                opened = _hive_catalog()
+            opened = _opener(properties)
             catalog = answered(lambda: opened(name, **properties), f"ARCTIC_CATALOG {name}")
         except (ValueError, NotImplementedError, ImportError) as error:
             raise ConfigurationError(
@@ -283,32 +277,30 @@ def wait_seconds(attempt: int) -> float:
     return _FIRST_WAIT_SECONDS * float(2 ** (attempt - 1))
 
 
-def _is_rest(properties: Mapping[str, Any]) -> bool:
-    """Returns whether pyiceberg would open a REST catalog for these properties."""
+def _opener(properties: Mapping[str, Any]) -> Callable[..., Catalog]:
+    """Returns what opens a catalog of these properties: pyiceberg, or a class of this package."""
+    kind = _kind(properties)
+    if kind == "rest":
+        from arctic_orchestration.lake.rest_catalog import TimedRestCatalog
+
+        return TimedRestCatalog
+    if kind == "hive":
+        try:
+            from arctic_orchestration.lake.hive_catalog import SharedHiveCatalog
+        except ImportError as error:
+            raise ImportError(f"{error}: pip install 'pyiceberg[hive]'") from error
+        return SharedHiveCatalog
+    return load_catalog
+
+
+def _kind(properties: Mapping[str, Any]) -> str | None:
+    """Returns the type of catalog that pyiceberg would open; None: a class of the user's."""
     if PY_CATALOG_IMPL in properties:
-        return False
-    kind = properties.get(TYPE)
-    if kind is None:
-        return str(properties.get(URI, "")).startswith("http")
-    return str(kind).lower() == "rest"
-
-
-def _hive_catalog() -> Callable[..., Catalog]:
-    try:
-        from arctic_orchestration.lake.hive_catalog import SharedHiveCatalog
-    except ImportError as error:
-        raise ImportError(f"{error}: pip install 'pyiceberg[hive]'") from error
-    return SharedHiveCatalog
-
-
-def _is_hive(properties: Mapping[str, Any]) -> bool:
-    """Returns whether pyiceberg would open Hive's metastore for these properties."""
-    if PY_CATALOG_IMPL in properties:
-        return False
-    kind = properties.get(TYPE)
-    if kind is None:
-        return str(properties.get(URI, "")).startswith("thrift")
-    return str(kind).lower() == "hive"
+        return None
+    if TYPE in properties:
+        return str(properties[TYPE]).lower()
+    scheme, _, _ = str(properties.get(URI, "")).partition(":")
+    return {"http": "rest", "https": "rest", "thrift": "hive"}.get(scheme)
 
 
 def _ensure_namespace(catalog: Catalog, identifier: str) -> None:

@@ -203,6 +203,19 @@ def test_the_next_address_is_asked(catalog: Catalog, metastore: str) -> None:
     assert len(rows_of(load_table(SharedHiveCatalog("lake", **properties), "lake.words"))) == 10
 
 
+@pytest.mark.parametrize(
+    "uri",
+    ["", "127.0.0.1:9083", "thrift://127.0.0.1", "thrift://:9083", "thrift://a:b", "thrift://a:1,"],
+)
+def test_a_wrong_address_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str
+) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "hive")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", uri)
+    with pytest.raises(ConfigurationError, match="lake .*: uri: expected thrift://host:port"):
+        open_catalog(settings_for(tmp_path))
+
+
 def test_a_client_that_is_not_installed_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +223,22 @@ def test_a_client_that_is_not_installed_is_named(
     monkeypatch.setitem(sys.modules, "arctic_orchestration.lake.hive_catalog", None)
     with pytest.raises(ConfigurationError, match="catalog lake .* pip install 'pyiceberg"):
         open_catalog(settings_for(tmp_path))
+
+
+def test_an_address_that_accepts_no_connection_is_left_soon(
+    metastore: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a machine which is off. Calls have more time than that."""
+    monkeypatch.setattr(hive_catalog, "_CONNECT_SECONDS", 0.2)
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as full,
+        socket.create_connection(full.getsockname()),
+    ):
+        off = f"thrift://127.0.0.1:{full.getsockname()[1]}"
+        with SharedHiveCatalog("lake", uri=f"{off},{metastore}")._client as client:
+            assert "default" in client.get_all_databases()
+            timeout = client._iprot.trans._TBufferedTransport__trans.handle.gettimeout()
+    assert timeout == hive_catalog._SILENCE_SECONDS
 
 
 def test_silence_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,15 +64,19 @@ def test_a_filter_reads_one_output_of_each_task(catalog: Catalog) -> None:
     files = files_of(table)
     everything = sum(map(size_of, files))
     found = gain_of(table, "n", 4, merged=files)
-    assert found == SortGain(column="n", cpu=1.4, now=everything, then=round(everything / 4))
+    assert found == SortGain(
+        column="n", cpu=1.4, reads_now=everything, reads_then=round(everything / 4)
+    )
     two = gain_of(table, "n desc, word", 4, 2, merged=files)
     halves = [sum(map(size_of, files[number::2])) for number in (0, 1)]
     assert two is not None
-    assert (two.cpu, two.now) == (1.6, everything)
-    assert two.then == round(halves[0] / 4 + halves[1] / 2)
+    assert (two.cpu, two.reads_now) == (1.6, everything)
+    assert two.reads_then == round(halves[0] / 4 + halves[1] / 2)
     # 16 cells of a curve over two columns are a square of four by four.
     curve = gain_of(table, "zorder(n, word)", 16, merged=files)
-    assert curve == SortGain(column="n", cpu=1.7, now=everything, then=round(everything / 4))
+    assert curve == SortGain(
+        column="n", cpu=1.7, reads_now=everything, reads_then=round(everything / 4)
+    )
 
 
 def test_files_that_are_not_merged_are_read_as_now(catalog: Catalog) -> None:
@@ -83,8 +87,8 @@ def test_files_that_are_not_merged_are_read_as_now(catalog: Catalog) -> None:
     found = gain_of(table, "n", 1, merged=files[2:4])
     assert found is not None
     kept = 0.5 * sizes[0] + sizes[1] + sizes[4]
-    assert found.now == round(kept + 0.5 * (sizes[2] + sizes[3]))
-    assert found.then == round(kept + sizes[2] + sizes[3])
+    assert found.reads_now == round(kept + 0.5 * (sizes[2] + sizes[3]))
+    assert found.reads_then == round(kept + sizes[2] + sizes[3])
 
 
 def test_without_bounds_there_is_no_estimate(catalog: Catalog) -> None:
@@ -98,4 +102,4 @@ def test_texts_have_bounds(catalog: Catalog, by: str, column: str) -> None:
     files = files_of(table)
     found = gain_of(table, by, 2, merged=files)
     assert found is not None
-    assert (found.column, found.now) == (column, round(sum(map(size_of, files)) / 2))
+    assert (found.column, found.reads_now) == (column, round(sum(map(size_of, files)) / 2))

@@ -38,7 +38,7 @@ from arctic_orchestration_tests.lake.stored_tables import (
 from arctic_orchestration_tests.object_store import BUCKET, KEY
 from arctic_orchestration_tests.versity import ABSENT, is_absent, versity
 
-pytestmark = pytest.mark.skipif(is_absent(), reason=ABSENT)
+pytestmark = [pytest.mark.proof, pytest.mark.skipif(is_absent(), reason=ABSENT)]
 
 HOUR = timedelta(hours=1)
 

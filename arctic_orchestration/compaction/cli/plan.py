@@ -62,7 +62,8 @@ def plan(
     now = utc_now()
     with opened_compaction(makes=True) as state:
         # First, so that an unknown name lists the existing ones.
-        Policy.of(state.table(table).properties, table)
+        loaded = state.table(table)
+        Policy.of(loaded.properties, table)
         with working("reading manifests"):
             if dry_run:
                 made, offered = plan_now(state, table, now, force=force, full=full), None
@@ -73,7 +74,7 @@ def plan(
                     state.database, state.catalog, table, now, force=force, full=full,
                     by=state.actor,
                 )  # fmt: skip
-            gain = _sort_gain(state.table(table), made)
+            gain = _sort_gain(loaded, made)
     if as_json:
         document = {"table": table, "dry_run": dry_run, **PlanDocument.from_record(made).to_json()}
         document["sort"] = None if gain is None else asdict(gain)
@@ -81,11 +82,12 @@ def plan(
         return
     print_plan(table, made)
     if gain is not None:
+        reads_now, reads_then = format_bytes(gain.reads_now), format_bytes(gain.reads_then)
         console().print()
         console().print(
             f"[bold]sorted[/]: about {gain.cpu} times the CPU of a merge that only decodes. A "
-            f"filter on one value of {escape(gain.column)} reads about {format_bytes(gain.now)} "
-            f"now, and {format_bytes(gain.then)} then; arctic compaction reads measures any filter"
+            f"filter on one value of {escape(gain.column)} reads about {reads_now} now, and "
+            f"{reads_then} then; arctic compaction reads measures any filter"
         )
     if offered is not None:
         console().print()
@@ -114,8 +116,12 @@ def _sort_gain(table: "Table", made: TablePlan) -> "SortGain | None":
     from arctic_orchestration.lake.sort_gain import SortedTask, sort_gain
 
     by = clustering_of(table) if made.tasks else None
-    snapshot = table.snapshot_by_id(made.snapshot_id) if made.snapshot_id is not None else None
-    if by is None or snapshot is None:
+    if by is None or made.snapshot_id is None:
+        return None
+    # The table may have been written to since it was loaded.
+    snapshot = table.snapshot_by_id(made.snapshot_id)
+    snapshot = snapshot or table.refresh().snapshot_by_id(made.snapshot_id)
+    if snapshot is None:
         return None
     target = Policy.of(table.properties, ".".join(table.name())).target_size
     tasks = []

@@ -15,7 +15,6 @@ from arctic_orchestration.compaction.run_once import offer_now
 from arctic_orchestration.compaction.work import attempt_lookup
 from arctic_orchestration.compaction.work.worker import What
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
 from arctic_orchestration_tests.lake.reference_merge import BY_ORIGIN, add, new_table, rows_of
 from arctic_orchestration_tests.lake.sessions import jvm_options
@@ -23,7 +22,7 @@ from arctic_orchestration_tests.lake.spark_daemons import daemon, logged
 from arctic_orchestration_tests.lake.spark_daemons import until as answered
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
 from arctic_orchestration_tests.proofs.compaction.sizes import LONG, SECONDS
-from arctic_orchestration_tests.proofs.compaction.worker_job import run_worker_job
+from arctic_orchestration_tests.proofs.compaction.worker_job import merged_by_a_run
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
@@ -120,24 +119,11 @@ def test_a_worker_run_of_dagster_has_an_application_of_its_own(
     tmp_path: Path,
 ) -> None:
     """On the cluster of its queue: neither the location's own Spark nor a lent JVM is used."""
-    table = new_table(catalog, "lake.clustered", spec=BY_ORIGIN)
-    for number in range(4):
-        add(table, *((number * 100 + row, "JFK") for row in range(5)))
-    before = rows_of(table.refresh())
-    _, offered = offer_now(state, catalog, "lake.clustered", utc_now(), force=True)
-    assert offered is not None
     environment = {
         "ARCTIC_DATABASE_URL": database_url,
         "ARCTIC_LAKE": str(lake),
         # Nothing listens there.
         "ARCTIC_SPARK_REMOTE": "sc://127.0.0.1:1",
     }
-    config = {"until_idle": 0.0, "application": {"spark.master": master, **_conf()}}
-    process = forkserver().Process(target=run_worker_job, args=(environment, config))
-    process.start()
-    process.join(LONG.total_seconds())
-    assert process.exitcode == 0
-    assert Committer(state, catalog).tick().committed == 1
-    assert rows_of(table.refresh()) == before
-    assert len(list(table.scan().plan_files())) == 1
+    merged_by_a_run(state, catalog, environment, {"spark.master": master, **_conf()})
     assert _applications(tmp_path) == 1

@@ -7,17 +7,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 
-from arctic_orchestration.clock import utc_now
-from arctic_orchestration.compaction.commit.committer import Committer
-from arctic_orchestration.compaction.queue import task_store
-from arctic_orchestration.compaction.run_once import offer_now
-from arctic_orchestration.compaction.work import attempt_lookup
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.lake.reference_merge import BY_ORIGIN, add, new_table, rows_of
 from arctic_orchestration_tests.lake.sessions import jvm_options
-from arctic_orchestration_tests.proofs.compaction.sizes import LONG, SECONDS
-from arctic_orchestration_tests.proofs.compaction.worker_job import run_worker_job
+from arctic_orchestration_tests.proofs.compaction.sizes import SECONDS
+from arctic_orchestration_tests.proofs.compaction.worker_job import merged_by_a_run
 from arctic_orchestration_tests.proofs.dagster_processes import until
 from arctic_orchestration_tests.yarn import ABSENT, Yarn, is_absent, yarn
 
@@ -39,12 +32,6 @@ def test_a_worker_run_has_an_application_on_yarn(
     state: Database, catalog: Catalog, lake: Path, database_url: str, cluster: Yarn
 ) -> None:
     """By the properties of its queue and ``HADOOP_CONF_DIR``; it ends with the run."""
-    table = new_table(catalog, "lake.clustered", spec=BY_ORIGIN)
-    for number in range(4):
-        add(table, *((number * 100 + row, "JFK") for row in range(5)))
-    before = rows_of(table.refresh())
-    _, offered = offer_now(state, catalog, "lake.clustered", utc_now(), force=True)
-    assert offered is not None
     environment = {
         "ARCTIC_DATABASE_URL": database_url,
         "ARCTIC_LAKE": str(lake),
@@ -60,17 +47,7 @@ def test_a_worker_run_has_an_application_on_yarn(
         "spark.executor.extraJavaOptions": jvm_options(),
         "spark.yarn.am.memory": "512m",
     }
-    config = {"until_idle": 0.0, "application": application}
-    process = forkserver().Process(target=run_worker_job, args=(environment, config))
-    process.start()
-    process.join(LONG.total_seconds())
-    assert process.exitcode == 0
-    assert Committer(state, catalog).tick().committed == 1
-    assert rows_of(table.refresh()) == before
-    assert len(list(table.scan().plan_files())) == 1
-    with state.read() as tx:
-        (task,) = task_store.tasks(tx)
-        (attempt,) = attempt_lookup.attempts_of(tx, task.id)
+    attempt = merged_by_a_run(state, catalog, environment, application)
     assert "decoded by Arrow" in (attempt.because or "")
 
     def has_ended() -> bool:
