@@ -30,6 +30,9 @@ _MOST_HELD, _BUFFER = 64 * MIB, MIB
 #: A dictionary is worth its hashes if columns take less than this part of their plain size with it;
 #: compression makes up for less than that.
 _WORTH_A_DICTIONARY = 0.75
+#: Texts that take fewer bytes a value in the first file stay dictionaries from input to output.
+_SMALL_TEXT = 3
+_DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 #: parquet-java's own level, which Spark and Iceberg's other writers share.
 ZSTD_LEVEL = 3
 
@@ -55,9 +58,18 @@ class Observed:
     #: of columns with a dictionary, by field id: encoded bytes before compression, and values
     encoded: Counter[int] = field(default_factory=Counter)
     values: Counter[int] = field(default_factory=Counter)
+    #: the field ids of texts that stay dictionaries if they are small in the first file
+    texts: frozenset[int] = frozenset()
+    #: the names that these have in the last file
+    text_names: Sequence[str] = ()
+    _files: int = 0
 
     def add(self, metadata: pq.FileMetaData, ids: Mapping[str, int | None]) -> None:
         """Adds the sizes of a file's columns, of which the paths have these field ids."""
+        if not self._files:
+            self.texts &= _small_texts(metadata, ids)
+        self._files += 1
+        self.text_names = [name for name, field_id in ids.items() if field_id in self.texts]
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             for place in range(group.num_columns):
@@ -72,10 +84,33 @@ class Observed:
 
         Arrow gives a dictionary up once it is large, and has computed a hash of each value by then.
         """
+        if values.type == _DICTIONARY:
+            return True
         if field_id is None or not self.values[field_id] or not len(values):
             return True
         encoded = self.encoded[field_id] / self.values[field_id]
         return bool(encoded < _WORTH_A_DICTIONARY * values.nbytes / len(values))
+
+    def read_as(self, columns: pa.Schema) -> pa.Schema:
+        """Returns the columns with the types that pieces have: some texts are dictionaries."""
+        fields = (
+            one.with_type(_DICTIONARY) if id_of(one) in self.texts else one for one in columns
+        )
+        return pa.schema(fields)
+
+
+def _small_texts(metadata: pq.FileMetaData, ids: Mapping[str, int | None]) -> frozenset[int]:
+    """Returns the field ids of texts that each row group has in a small dictionary."""
+    small: set[int | None] = set()
+    others: set[int | None] = set()
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for column in map(group.column, range(group.num_columns)):
+            is_small = column.total_uncompressed_size <= _SMALL_TEXT * column.num_values
+            is_text = column.physical_type == "BYTE_ARRAY" and column.has_dictionary_page
+            found = small if is_text and is_small else others
+            found.add(ids.get(column.path_in_schema))
+    return frozenset(one for one in small - others if one is not None)
 
 
 def pieces(
@@ -83,14 +118,15 @@ def pieces(
     path: str,
     most_bytes: int,
     convert: Callable[[pa.Table], pa.Table],
-    columns: Callable[[pq.ParquetFile], Sequence[str] | None] = lambda _: None,
+    columns: Callable[[pq.FileMetaData], Sequence[str] | None] = lambda _: None,
     observed: Observed | None = None,
 ) -> Iterator[pa.Table]:
     """Yields the rows of a file in pieces of about ``most_bytes``, and converted.
 
     Args:
         columns: the names of the columns that are read; None: all of them.
-        observed: of the files before; it notes the width of this one's rows.
+        observed: of the files before; it notes the width of this one's rows, and tells which
+            columns are decoded as dictionaries.
 
     Errors:
         OSError, ArrowException: the file cannot be read.
@@ -104,15 +140,16 @@ def pieces(
             for group in groups
         ]
         large = max(encoded, default=0) > _MOST_HELD
+        names = columns(metadata)
+        observed = observed or Observed()
         file = pq.ParquetFile(
             stream,
             metadata=metadata,
             buffer_size=_BUFFER if large else 0,
             pre_buffer=not large,
             coerce_int96_timestamp_unit="us",
+            read_dictionary=observed.text_names,
         )
-        names = columns(file)
-        observed = observed or Observed()
         width, expected = 0.0, observed.width
         most_rows = _NEXT_FIRST_ROWS if expected else _FIRST_ROWS
         decoded_bytes = decoded_rows = 0
@@ -203,7 +240,8 @@ class OutputFiles:
                 self._io.delete(plain_path(path))
 
     def _write(self) -> None:
-        rows = pa.concat_tables(self._waiting)
+        # Arrow's writer takes a dictionary as it is where all pieces have the same one.
+        rows = pa.concat_tables(self._waiting).unify_dictionaries()
         if self._writer is None:
             self._open(rows)
         assert self._writer is not None
@@ -218,7 +256,7 @@ class OutputFiles:
         self._stream = self._io.new_output(plain_path(path)).create(overwrite=True)
         self._writer = pq.ParquetWriter(
             self._stream,
-            self._writing.columns,
+            self._observed.read_as(self._writing.columns),
             compression="zstd",
             compression_level=self._writing.zstd_level,
             use_dictionary=self._with_dictionary(first),

@@ -7,7 +7,7 @@ Columns are found by field id, as Spark's own reader does with the lake's settin
 projection is not used: it makes a null list of structs an empty one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -105,11 +105,14 @@ class _Projection:
         self._fields = [(field, arrow_type(field.field_type)) for field in schema.fields]
         self._names = [field.name for field in schema.fields]
 
-    def of(self, rows: pa.Table, mapped: Names | None) -> pa.Table:
+    def of(
+        self, rows: pa.Table, mapped: Names | None, dictionaries: Collection[int] = ()
+    ) -> pa.Table:
         """Returns the columns, found by their field ids; missing ones are null.
 
         Args:
             mapped: the field ids by name, for a file without them.
+            dictionaries: the field ids of columns that stay dictionaries, if they are.
 
         Errors:
             ArrowException: a value does not fit the column's type.
@@ -122,6 +125,9 @@ class _Projection:
                 columns.append(pa.nulls(len(rows), kind))
                 continue
             column = rows.column(place)
+            if field.field_id in dictionaries and pa.types.is_dictionary(column.type):
+                columns.append(column)
+                continue
             if not field.field_type.is_primitive:
                 inside = below(mapped, rows.schema.field(place).name)
                 chunks = [_value(field.field_type, chunk, inside) for chunk in column.chunks]
@@ -242,18 +248,19 @@ def rows_of(
     wanted = {field.field_id for schema in schemas for field in schema.fields}
     mapped: Names | None = None
 
-    def columns(file: pq.ParquetFile) -> list[str]:
+    def columns(metadata: pq.FileMetaData) -> list[str]:
         nonlocal mapped
-        mapped = None if has_ids(file.schema_arrow) else names
-        if counts_days_as_julian(file.metadata.metadata or {}):
+        schema = metadata.schema.to_arrow_schema()
+        mapped = None if has_ids(schema) else names
+        if counts_days_as_julian(metadata.metadata or {}):
             raise LakeError("it was written by a Spark that counted old dates otherwise")
-        ids = {field.name: _id_of(field, mapped) for field in file.schema_arrow}
+        ids = {field.name: _id_of(field, mapped) for field in schema}
         if all(number is None for number in ids.values()):
             raise LakeError("it has no field ids")
-        if len(ids) < len(file.schema_arrow):
+        if len(ids) < len(schema):
             raise LakeError("it has two columns of one name")
         if observed is not None:
-            observed.add(file.metadata, ids)
+            observed.add(metadata, ids)
         found = [name for name, number in ids.items() if number in wanted]
         # Of a file without any of the columns, one counts the rows.
         return found or [next(iter(ids))]
@@ -261,7 +268,8 @@ def rows_of(
     projections = [_Projection(schema) for schema in schemas]
 
     def converted(rows: pa.Table) -> pa.Table:
-        return convert(*(projection.of(rows, mapped) for projection in projections))
+        dictionaries = observed.texts if observed is not None else ()
+        return convert(*(one.of(rows, mapped, dictionaries) for one in projections))
 
     yield from pieces(io, path, most_bytes, converted, columns, observed)
 

@@ -1,16 +1,21 @@
 """Columns for which dictionaries did nothing in the inputs have none in the outputs."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StringType
 
 from arctic_orchestration.lake import arrow_files
+from arctic_orchestration.lake.arrow_rows import rows_of
 from arctic_orchestration.lake.merging.arrow_rewrite import rewrite_files
 from arctic_orchestration_tests.lake.test_rewriting import (
     LOCAL,
@@ -121,3 +126,107 @@ def test_files_after_the_first_begin_with_larger_pieces(
     observed.width = 10_000
     assert first_piece(5_000_000) == 500
     assert first_piece(5_000_000) == 4_000
+
+
+DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+TEXT = Schema(NestedField(1, "word", StringType()), NestedField(2, "id", LongType()))
+
+
+def texts(path: Path, words: Sequence[str | None], **options: Any) -> str:
+    rows = pa.table({"word": words, "id": range(len(words))}, schema_to_pyarrow(TEXT))
+    return written(path, rows, **options)
+
+
+def words_of(paths: Sequence[str]) -> list[str | None]:
+    """Of files of which one may lack the column."""
+    found: list[str | None] = []
+    for path in paths:
+        rows = pq.read_table(path)
+        has_words = "word" in rows.column_names
+        found += rows["word"].to_pylist() if has_words else [None] * len(rows)
+    return found
+
+
+class Bounds(NamedTuple):
+    rows: int
+    nulls: int
+    lowest: str | None
+    highest: str | None
+
+
+def bounds(paths: Sequence[str]) -> list[Bounds]:
+    """Of the words in each row group."""
+    found = []
+    for path in paths:
+        metadata = pq.read_metadata(path)
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            known = group.column(0).statistics
+            found.append(Bounds(group.num_rows, known.null_count, known.min, known.max))
+    return found
+
+
+def rewritten_both_ways(place: Path, paths: list[str], **writing: Any) -> list[list[str]]:
+    """With dictionaries where the first file allows it, and with plain texts, the control."""
+    found = []
+    for most in (arrow_files._SMALL_TEXT, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(arrow_files, "_SMALL_TEXT", most)
+            (place / str(most)).mkdir()
+            found.append(merge(place / str(most), TEXT, paths, **writing))
+    return found
+
+
+def test_small_texts_are_the_same_as_dictionaries(tmp_path: Path) -> None:
+    """Other words in each file, nulls alone, no column, no dictionary, and too many words."""
+    paths = [
+        texts(tmp_path / "0.parquet", ["b", "c", None, "b"] * 500),
+        texts(tmp_path / "1.parquet", ["", "d", "\U0001f6eb", "a"] * 500),
+        texts(tmp_path / "2.parquet", [None] * 100),
+        texts(tmp_path / "3.parquet", ["b", "z"] * 500, use_dictionary=False),
+        texts(tmp_path / "4.parquet", [f"the word {number:030}" for number in range(60_000)]),
+        texts(tmp_path / "5.parquet", []),
+    ]
+    without = pa.table({"id": [1, 2]}, pa.schema([schema_to_pyarrow(TEXT).field("id")]))
+    paths.append(written(tmp_path / "6.parquet", without))
+    paths.append(texts(tmp_path / "7.parquet", ["y"] * 100))
+    as_dictionaries, plain = rewritten_both_ways(tmp_path, paths, rows=20_000)
+    assert words_of(as_dictionaries) == words_of(plain) == words_of(paths)
+    assert bounds(as_dictionaries) == bounds(plain)
+    observed = arrow_files.Observed(texts=frozenset([1]))
+    for path in paths[:2]:
+        (piece,) = rows_of(LOCAL, path, (TEXT,), None, 1 << 20, observed=observed)
+        assert piece.schema.field("word").type == DICTIONARY
+
+
+def test_texts_that_are_not_small_in_the_first_file_stay_texts(tmp_path: Path) -> None:
+    observed = arrow_files.Observed(texts=frozenset([1]))
+    for words in ([f"word {number}" for number in range(1_000)], ["a", "b"] * 500):
+        path = texts(tmp_path / f"{words[0]}.parquet", words)
+        (piece,) = rows_of(LOCAL, path, (TEXT,), None, 1 << 20, observed=observed)
+        assert piece.schema.field("word").type == pa.string()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.lists(st.none() | st.text(max_size=3), max_size=9), st.booleans()), min_size=1
+    ),
+    st.integers(1, 20),
+)
+def test_any_texts_are_the_same_as_dictionaries(
+    tmp_path: Path, files: list[tuple[list[str | None], bool]], rows: int
+) -> None:
+    with TemporaryDirectory(dir=tmp_path) as name, pytest.MonkeyPatch.context() as patch:
+        place = Path(name)
+        paths = [
+            texts(place / f"{number}.parquet", words, use_dictionary=has_dictionary)
+            for number, (words, has_dictionary) in enumerate(files)
+        ]
+        patch.setattr(arrow_files, "_SMALL_TEXT", 1_000)
+        as_dictionaries, plain = rewritten_both_ways(place, paths, rows=rows)
+        assert words_of(as_dictionaries) == words_of(plain) == words_of(paths)
+        # Arrow's bounds of some nulls may contain a text that the row group does not have.
+        for one, other in zip(bounds(as_dictionaries), bounds(plain), strict=True):
+            assert (one.rows, one.nulls) == (other.rows, other.nulls)
+            if other.lowest is not None and other.highest is not None:
+                assert str(one.lowest) <= other.lowest <= other.highest <= str(one.highest)

@@ -26,6 +26,7 @@ from py4j.protocol import Py4JError
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.types import StringType
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
@@ -144,7 +145,9 @@ def rewrite_files(
     Errors:
         OSError, ArrowException: a file cannot be read or written.
     """
-    observed = Observed()
+    # What is sorted, or compared with deletes, is a column of plain values.
+    is_copied = inputs.order is None and not inputs.chains
+    observed = Observed(texts=_texts(inputs.schema) if is_copied else frozenset())
     outputs = OutputFiles(io, f"{directory}/{name}", writing, observed)
     most = min(PIECE_BYTES, writing.row_group_bytes)
     compared = [columns for _, columns in inputs.chains]
@@ -162,7 +165,7 @@ def rewrite_files(
         columns = pa.schema([writing.columns.field(one.name) for one in schema.fields])
         for file in inputs.files:
             if names is None:
-                live = _live_rows(file, columns, deletes, counted)
+                live = _live_rows(file, columns, deletes, counted, observed)
                 schemas = (schema, *compared)
                 yield from rows_of(io, file.path, schemas, inputs.names, most, live, observed)
             else:
@@ -184,8 +187,16 @@ def rewrite_files(
     return Rewritten(paths=outputs.paths, seen=counted["seen"], deleted=counted["deleted"])
 
 
+def _texts(schema: Schema) -> frozenset[int]:
+    return frozenset(one.field_id for one in schema.fields if one.field_type == StringType())
+
+
 def _live_rows(
-    file: PlainFile, columns: pa.Schema, deletes: Sequence[ValueDeletes], counted: Counter[str]
+    file: PlainFile,
+    columns: pa.Schema,
+    deletes: Sequence[ValueDeletes],
+    counted: Counter[str],
+    observed: Observed,
 ) -> Callable[..., pa.Table]:
     """Returns what completes the pieces of a file, in turn, without rows deleted by position.
 
@@ -199,7 +210,7 @@ def _live_rows(
         piece = _filled(file, piece)
         if file.inherited is not None:
             piece = with_values(piece, file.inherited, start)
-        piece = piece.cast(columns)
+        piece = piece.cast(observed.read_as(columns))
         for one, table in zip(deletes, compared, strict=True):
             for values in one.columns(_filled(file, table), file.path):
                 piece = piece.append_column("", values)
