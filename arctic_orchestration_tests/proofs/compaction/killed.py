@@ -66,8 +66,6 @@ class Killed:
         self._how = dict.fromkeys(ROLES, How())
         self.members: dict[str, Member] = {}
         self.kills: Counter[str] = Counter()
-        #: how long a process may take to come to a step
-        self.seconds = SECONDS
 
     def start(self, role: str, how: How | None = None) -> None:
         if how is not None:
@@ -81,7 +79,7 @@ class Killed:
         victim = self.members[role]
         self._crew.arm(step, of=victim)
         self._make_work(step)
-        deadline = time.monotonic() + self.seconds
+        deadline = time.monotonic() + SECONDS
         while victim.is_alive and time.monotonic() < deadline:
             victim.process.join(_LOOK_SECONDS)
             if is_done(self.database, self.written)():
@@ -120,7 +118,7 @@ class Killed:
         for one in self.written:
             one.ends()
         # A worker starts Spark, and merges what three tables have.
-        until(is_done(self.database, self.written), 3 * self.seconds, "nothing is left to do")
+        until(is_done(self.database, self.written), 3 * SECONDS, "nothing is left to do")
         return what_is_wrong(self.database, self.written)
 
     def merges_and_ends(self) -> None:

@@ -127,8 +127,6 @@ def test_nothing_is_lost_on_object_stores_that_fail(
     """Rows as the writers left them, each task in one snapshot, no file that nobody knows."""
     began = time.monotonic()
     place.fail_some()
-    # S3's clients wait for up to half a minute before they give a request up.
-    killed.seconds *= 5
     for role in ROLES:
         killed.start(role)
     for role, step in STEPS * ROUNDS if FULL else FEW:

@@ -9,12 +9,12 @@ from urllib.parse import urlparse
 import sqlalchemy as sa
 from pyarrow.fs import FileSelector
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import LIVE, TaskState
-from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.lake.replacing.replace import TASKS
 from arctic_orchestration.state.compaction_tables import (
     compaction_attempts,
@@ -94,10 +94,24 @@ def _metadata_leads_to(table: Table) -> Iterator[str]:
         yield entry.metadata_file
     for snapshot in table.snapshots():
         yield snapshot.manifest_list
-        for manifest in snapshot.manifests(table.io):
-            yield manifest.manifest_path
-            for one in manifest.fetch_manifest_entry(table.io):
-                yield one.data_file.file_path
+    for manifest in _manifests(table):
+        yield manifest.manifest_path
+        yield from _live_files(table, manifest)
+
+
+def _manifests(table: Table) -> list[ManifestFile]:
+    """The manifests of all snapshots, each once: snapshots share most of theirs."""
+    found = {
+        manifest.manifest_path: manifest
+        for snapshot in table.snapshots()
+        for manifest in snapshot.manifests(table.io)
+    }
+    return list(found.values())
+
+
+def _live_files(table: Table, manifest: ManifestFile) -> Iterator[str]:
+    for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+        yield entry.data_file.file_path
 
 
 def _rows(one: WrittenTable) -> list[str]:
@@ -126,9 +140,7 @@ def _differences(who: str, read: Callable[[], list[Row]], expected: list[Row]) -
 def _files(table: Table) -> list[str]:
     """What lies in the directories of attempts, and belongs to no snapshot."""
     known = {
-        key_of(file.path)
-        for snapshot in table.snapshots()
-        for file in live_files(table, snapshot.snapshot_id).files
+        key_of(path) for manifest in _manifests(table) for path in _live_files(table, manifest)
     }
     there = [path for path in _files_below(table) if "/compaction-" in path]
     unknown = [path for path in there if path not in known and not _is_checksum(path, known)]
