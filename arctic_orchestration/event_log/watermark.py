@@ -171,10 +171,6 @@ class ReaderState:
                 return index
         return None
 
-    def start_of(self, index: int) -> int:
-        """Returns the id before the first one of a zone."""
-        return self.zones[index - 1].upto if index else self.watermark
-
     def to_json(self) -> dict[str, Any]:
         """Returns the state as JSON values; the stored name of the watermark is ``settled``."""
         return {

@@ -237,13 +237,6 @@ def latest_of(tx: sa.Connection, task: str, limit: int = 20) -> list[Submission]
     return [Submission.from_row(row) for row in rows.mappings()]
 
 
-def of_group(tx: sa.Connection, group: str) -> list[Submission]:
-    """Returns the submissions of one group, including later ones for it."""
-    col = task_submissions.c
-    query = sa.select(task_submissions).where(col.group_id == group).order_by(col.id)
-    return [Submission.from_row(row) for row in tx.execute(query).mappings()]
-
-
 def update(tx: sa.Connection, id: str, **values: Any) -> None:
     """Updates columns of a locked submission."""
     tx.execute(sa.update(task_submissions).where(task_submissions.c.id == id).values(**values))

@@ -80,8 +80,3 @@ class KnownFiles:
             for name in form.split("/")[:-1]:
                 if name.startswith(DIRECTORY_PREFIX):
                     self._files.setdefault(name, path)
-
-
-def snapshot_files_in(table: Table, directory: str) -> str | None:
-    """Returns a file below a directory of a merge that the table knows; see :class:`KnownFiles`."""
-    return KnownFiles(table).below(directory)

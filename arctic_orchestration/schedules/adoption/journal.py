@@ -1,6 +1,5 @@
 """The journal of adoptions: a row for each, with the last step that is done."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -79,12 +78,6 @@ def find(tx: sa.Connection, location: Location, name: str) -> Adoption | None:
     this = (adoptions.c.location_id == location.id) & (adoptions.c.name == name)
     row = tx.execute(sa.select(adoptions).where(this)).mappings().one_or_none()
     return None if row is None else _from_row(row)
-
-
-def adoptions_in(tx: sa.Connection, location: Location) -> Sequence[Adoption]:
-    """Returns the adoptions of a location, by name."""
-    query = sa.select(adoptions).where(adoptions.c.location_id == location.id)
-    return [_from_row(row) for row in tx.execute(query.order_by(adoptions.c.name)).mappings()]
 
 
 def begin(tx: sa.Connection, location: Location, adoption: Adoption) -> None:
