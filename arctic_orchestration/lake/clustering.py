@@ -22,11 +22,11 @@ from arctic_orchestration.lake.sort_columns import Clustering, parse_clustering
 
 PROPERTY = "arctic.compaction.sort"
 #: what a z-order can be computed of
-_CURVED = (
+CURVED = (
     IntegerType, LongType, FloatType, DoubleType, DecimalType, DateType, TimestampType,
     TimestamptzType, StringType,
 )  # fmt: skip
-_SORTED = (*_CURVED, BinaryType, FixedType)
+SORTED = (*CURVED, BinaryType, FixedType)
 
 
 def clustering_of(table: Table) -> Clustering | None:
@@ -59,7 +59,7 @@ def is_sorted(table: Table) -> bool:
 
 
 def _require_columns(clustering: Clustering, schema: Schema) -> None:
-    kinds = _CURVED if clustering.z_order else _SORTED
+    kinds = CURVED if clustering.z_order else SORTED
     for column in clustering.columns:
         kind = type_of(schema, column.name)
         if kind is None:

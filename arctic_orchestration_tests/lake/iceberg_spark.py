@@ -22,6 +22,7 @@ from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
 from arctic_orchestration.lake.manifests import LiveFiles, live_files
 from arctic_orchestration.lake.merging.merge import merge
 from arctic_orchestration.lake.replacing.replace import Replaced, Replacement, replace_files
+from arctic_orchestration.lake.spark_scans import spark_scans, suggested_sort
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.lake.iceberg_spark_others import OTHERS
 from arctic_orchestration_tests.lake.iceberg_spark_random import random_tables
@@ -276,15 +277,63 @@ def continued(lake: Lake) -> dict[str, Any]:
     return {"merged": merged, "changed": changed, "rewritten": lake.seen("continued")}
 
 
+def scanned(lake: Lake) -> dict[str, Any]:
+    """Queries before and after a merge, in the event log that the end of Spark closes."""
+    lake.create("scanned", "id bigint, text string, part int", "partitioned by (part)")
+    lake.sql(
+        "insert into lake.db.scanned values (1, 'a', 0), (2, 'b', 0)",
+        "insert into lake.db.scanned values (11, 'c', 0), (12, 'd', 0)",
+        "insert into lake.db.scanned values (21, 'it''s e', 0)",
+    )
+    table = lake.table("scanned")
+    sizes = [task.file.file_size_in_bytes for task in table.scan().plan_files()]
+    first = "id = 11"
+    lake.spark.sql(f"select text from lake.db.scanned where {first}").collect()
+    lake.spark.sql(
+        "select id from lake.db.scanned where part = 0 and id > 10 and text = 'it''s e'"
+    ).collect()
+    lake.spark.sql(
+        "select id from lake.db.scanned where text like 'a%' or id in (21, 22)"
+    ).collect()
+    lake.compact("scanned")
+    merged = [task.file.file_size_in_bytes for task in table.refresh().scan().plan_files()]
+    lake.spark.sql(f"select text from lake.db.scanned where {first}").collect()
+    lake.spark.stop()
+    found = spark_scans(table, str(lake.directory / "events"))
+    assert not found.unread, found.unread
+    return {
+        "sizes": sorted(sizes),
+        "merged": merged,
+        "scans": [
+            {
+                "filter": scan.filter,
+                "columns": sorted(scan.columns),
+                "files": scan.files,
+                "skipped": scan.skipped,
+                "bytes": scan.bytes,
+            }
+            for scan in found.scans
+        ],
+        "suggested": suggested_sort(table, found.scans),
+    }
+
+
+#: the last one ends Spark
 SCENARIOS = (
-    appended, deleted, upgraded, upgraded_and_written, ordered, continued, *OTHERS, random_tables
+    appended, deleted, upgraded, upgraded_and_written, ordered, continued, *OTHERS, random_tables,
+    scanned,
 )  # fmt: skip
 
 
 def main() -> None:
     # The workers of Spark need this environment, too.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    lake = Lake(Path(sys.argv[1]))
+    directory = Path(sys.argv[1])
+    (directory / "events").mkdir()
+    lake = Lake(
+        directory,
+        {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{directory}/events"},
+    )
     found = {}
     wanted = {name for name in sys.argv[2:] if not name.startswith("-")}
     for scenario in SCENARIOS:

@@ -240,3 +240,20 @@ def test_random_tables_keep_all_rows_and_their_lineage(scenario: Seen) -> None:
     if _FULL:
         assert happened.keys() >= {"equality deletes", "meanwhile", "upgrade", "decode"}
     assert any("became" in problem for problem in scenario["control"])
+
+
+@of("scanned")
+def test_event_logs_say_what_scans_compare_and_read(scenario: Seen) -> None:
+    """By the bounds of three files; the partition's column, which all rows have, and one file."""
+    small, second, third = scenario["sizes"]
+    assert len({small, second, third}) >= 2
+    one, two, three, again = scenario["scans"]
+    assert (one["filter"], one["columns"]) == ("id = 11", ["id"])
+    assert (two["columns"], two["filter"].count("it's e")) == (["id", "part", "text"], 1)
+    assert three["columns"] == ["id", "text"]
+    assert [(scan["files"], scan["skipped"]) for scan in scenario["scans"]] == [
+        (1, 2), (1, 2), (2, 1), (1, 0)
+    ]  # fmt: skip
+    assert {one["bytes"], two["bytes"]} <= {small, second, third}
+    assert [again["bytes"]] == scenario["merged"]
+    assert scenario["suggested"] == "id, text"

@@ -10,6 +10,7 @@ from arctic_orchestration.compaction.cli import queues as compaction_queues
 from arctic_orchestration.compaction.cli import reads as compaction_reads
 from arctic_orchestration.compaction.cli import records as compaction_records
 from arctic_orchestration.compaction.cli import run as compaction_run
+from arctic_orchestration.compaction.cli import scans as compaction_scans
 from arctic_orchestration.compaction.cli import serve as compaction_service
 from arctic_orchestration.compaction.cli import tables as compaction_tables
 from arctic_orchestration.compaction.cli import tasks as compaction_tasks
@@ -26,6 +27,7 @@ app.command(name="unmap")(compaction_tables.unmap)
 app.add_typer(compaction_tasks.app, name="tasks")
 app.command(name="records")(compaction_records.records)
 app.command(name="reads")(compaction_reads.reads)
+app.command(name="scans")(compaction_scans.scans)
 app.command(name="worker")(compaction_worker.worker)
 app.add_typer(compaction_workers.app, name="workers")
 app.command(name="run")(compaction_run.run)

@@ -1,0 +1,121 @@
+"""``arctic compaction scans``: a table's scans in Spark's event logs, and what order suits them."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from arctic_orchestration.compaction.cli.context import Lake, TableArgument, working
+from arctic_orchestration.console.display import (
+    Rows,
+    console,
+    counted,
+    moment,
+    print_json,
+)
+from arctic_orchestration.console.state import JsonOption
+from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.quantities import format_bytes, iso
+from arctic_orchestration.settings import Settings
+
+if TYPE_CHECKING:
+    from arctic_orchestration.lake.spark_scans import SparkScan, SparkScans
+
+_SORT = "arctic.compaction.sort"
+
+
+def scans(
+    table: TableArgument,
+    logs: Annotated[
+        str,
+        typer.Argument(metavar="LOGS", help="Spark's event log, or their directory; also s3://…"),
+    ],
+    last: Annotated[int, typer.Option(min=0, help="Show so many scans.")] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the scans of a table in Spark's event logs.
+
+    Of scans by Iceberg's runtime: their filters, the data files and bytes that each one read, and
+    the order of rows that suits them.
+    """
+    from arctic_orchestration.lake.spark_scans import (
+        bytes_by_column,
+        spark_scans,
+        suggested_sort,
+    )
+
+    loaded = Lake(Settings.from_environment()).table(table)
+    with working("reading event logs"):
+        found = spark_scans(loaded, logs)
+    read = bytes_by_column(found.scans)
+    count = {name: sum(name in scan.columns for scan in found.scans) for name in read}
+    suggested = suggested_sort(loaded, found.scans)
+    now = loaded.properties.get(_SORT)
+    newest = found.scans[::-1][:last]
+    if as_json:
+        print_json(
+            {
+                "table": table,
+                "logs": found.logs,
+                "unread": found.unread,
+                "scans": len(found.scans),
+                "columns": [
+                    {"column": name, "scans": count[name], "bytes": number}
+                    for name, number in read.most_common()
+                ],
+                "last": [_document(scan) for scan in newest],
+                "sort": {"now": now, "suggested": suggested},
+            }
+        )
+        return
+    out = console()
+    _print_summary(table, found)
+    if not found.scans:
+        return
+    columns = Rows(None, "compared column", "scans", "bytes read", text="compared column")
+    for name, number in read.most_common():
+        columns.add(escape(name), str(count[name]), format_bytes(number))
+    out.print()
+    columns.print()
+    out.print()
+    shown = Rows(None, "last scans", "files", "size", "filter", text="filter")
+    for scan in newest:
+        shown.add(moment(scan.at), _of(scan), _size(scan), escape(scan.filter or "none"))
+    shown.print()
+    out.print()
+    if suggested is None:
+        out.print("no column to sort by is compared by scans that read anything")
+    elif suggested == now:
+        out.print(f"{_SORT} suits them: {escape(suggested)}")
+    else:
+        out.print(
+            f"[bold]{_SORT}[/] is {escape(now or 'not set')}; what these scans compare suggests "
+            f"[bold]{escape(suggested)}[/]. arctic compaction plan shows its cost once it is set"
+        )
+
+
+def _print_summary(table: str, found: "SparkScans") -> None:
+    out = console()
+    span = ""
+    if found.scans:
+        span = f", from {moment(found.scans[0].at)} to {moment(found.scans[-1].at)}"
+    out.print(
+        f"{counted(len(found.scans), 'scan')} of {escape(table)} in "
+        f"{counted(found.logs, 'log')}{span}"
+    )
+    for reason in found.unread:
+        out.print(f"[dim]not read to its end:[/] {escape(reason)}")
+
+
+def _of(scan: "SparkScan") -> str:
+    if scan.files is None:
+        return ""
+    return f"{scan.files} of {scan.files + (scan.skipped or 0)}"
+
+
+def _size(scan: "SparkScan") -> str:
+    return "" if scan.bytes is None else format_bytes(scan.bytes)
+
+
+def _document(scan: "SparkScan") -> dict[str, Any]:
+    return {**asdict(scan), "at": iso(scan.at), "columns": sorted(scan.columns)}

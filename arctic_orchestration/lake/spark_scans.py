@@ -1,0 +1,240 @@
+"""The scans of a table in Spark's event logs: their filters, and what they read.
+
+Iceberg's runtime prints a scan's filters into Spark's plan, and counts files and bytes as metrics
+of the plan. With ``spark.eventLog.enabled``, both are in the log that Spark's history server reads.
+"""
+
+import contextlib
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyarrow.fs import FileInfo, FileSelector, FileSystem
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+
+from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.clustering import CURVED, SORTED, type_of
+from arctic_orchestration.lake.sort_columns import MOST_CURVED
+
+#: The codec of Arrow by the end of a log's name; Spark frames the others in its own way.
+_CODECS = {"zstd": "zstd"}
+_OTHER_CODECS = ("lz4", "lzf", "snappy")
+#: what the two kinds of lines with plans, and those with metrics, contain
+_PLAN, _METRICS = b'"sparkPlanInfo"', b"SparkListenerDriverAccumUpdates"
+_NODE = "BatchScan "
+_FILES, _BYTES = "number of result data files", "total data file size (bytes)"
+_SKIPPED = "number of skipped data files"
+_FILTERS = re.compile(r"filters=(.*?),? (?:runtimeFilters|groupedBy)=")
+_SNAPSHOT = re.compile(r"snapshotId=(\d+)")
+#: Spark adds it to each comparison; it excludes next to nothing.
+_NOT_NULL = re.compile(r"(?:^|(?<=, ))[^,()']+ IS NOT NULL(?:, |$)")
+#: Quotes within a text are printed as they are.
+_TEXT = re.compile(r"'.*?'(?=[,)]|$| AND | OR )")
+_NEGATED = re.compile(r"NOT \([^()]*(?:\([^()]*\)[^()]*)*\)")
+_COMPARED = r"(?<![\w.])({names}) (?:=|<|<=|>|>=|IN|LIKE|IS NULL)(?= |$|[,)])"
+#: A column is worth sorting by if scans that filter on it read this part of the first one's bytes.
+_WORTH_IT = 0.25
+
+
+@dataclass(kw_only=True)
+class SparkScan:
+    """A scan of a table; numbers are None where the log does not have them."""
+
+    at: datetime
+    #: as Iceberg prints it, without ``IS NOT NULL``; empty: none
+    filter: str
+    #: the columns that it compares
+    columns: frozenset[str]
+    snapshot_id: int | None
+    files: int | None = None
+    #: the data files that manifests excluded
+    skipped: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(kw_only=True)
+class SparkScans:
+    """What event logs say of a table."""
+
+    #: oldest first
+    scans: list[SparkScan] = field(default_factory=list)
+    logs: int = 0
+    #: logs that could not be read to their end, and why
+    unread: list[str] = field(default_factory=list)
+
+
+def spark_scans(table: Table, location: str) -> SparkScans:
+    """Reads the scans of a table from an event log, or from all below a directory.
+
+    Args:
+        location: a path, or an address of a store that the table's properties give access to.
+
+    Errors:
+        LakeError: there is no log, or the store refuses.
+    """
+    files = _files(table, location)
+    found = SparkScans(logs=len(files))
+    # A log may be in several files, in order, with the numbers of its executions.
+    applications: dict[str, _Application] = {}
+    for store, file in files:
+        place = file.path.rpartition("/")[0]
+        key = place if place.rpartition("/")[2].startswith("eventlog_v2_") else file.path
+        application = applications.setdefault(key, _Application(table))
+        try:
+            application.read(_lines(store, file.path))
+        except (OSError, pa.ArrowException, ValueError) as error:
+            found.unread.append(f"{file.path}: {str(error).splitlines()[0]}")
+    found.scans = sorted(
+        (scan for one in applications.values() for scan in one.scans()), key=lambda scan: scan.at
+    )
+    return found
+
+
+def bytes_by_column(scans: Iterable[SparkScan]) -> Counter[str]:
+    """Returns how many bytes the scans read that compare a column."""
+    found: Counter[str] = Counter()
+    for scan in scans:
+        for column in scan.columns:
+            found[column] += scan.bytes or 0
+    return found
+
+
+def suggested_sort(table: Table, scans: Sequence[SparkScan]) -> str | None:
+    """Returns the value of ``arctic.compaction.sort`` that suits the scans; None: none does.
+
+    The columns whose scans read most, without those that partition the table by their value. A
+    curve where some scans compare another of them and not the first.
+    """
+    schema, spec = table.schema(), table.spec()
+    partitioned = {one.source_id for one in spec.fields if one.transform == IdentityTransform()}
+    read = {
+        name: number
+        for name, number in bytes_by_column(scans).most_common()
+        if number
+        and isinstance(type_of(schema, name), SORTED)
+        and schema.find_field(name).field_id not in partitioned
+    }
+    if not read:
+        return None
+    first, most = next(iter(read.items()))
+    names = [name for name, number in read.items() if number >= _WORTH_IT * most]
+    others = set(names) - {first}
+    curved = [name for name in names if isinstance(type_of(schema, name), CURVED)][:MOST_CURVED]
+    is_alone = any(scan.columns & others and first not in scan.columns for scan in scans)
+    if is_alone and len(curved) > 1:
+        return f"zorder({', '.join(curved)})"
+    return ", ".join(names[:MOST_CURVED])
+
+
+class _Application:
+    """The scans of one application of Spark."""
+
+    def __init__(self, table: Table) -> None:
+        self._name = ".".join(table.name())
+        known = sorted(table.schema().column_names, key=len, reverse=True)
+        self._compared = re.compile(_COMPARED.format(names="|".join(map(re.escape, known))))
+        #: by the number of the execution, and the text of the node, which stays in new plans
+        self._scans: dict[int, dict[str, SparkScan]] = defaultdict(dict)
+        #: the metrics of scans by their numbers
+        self._metrics: dict[int, list[tuple[SparkScan, str]]] = defaultdict(list)
+
+    def scans(self) -> Iterator[SparkScan]:
+        for found in self._scans.values():
+            yield from found.values()
+
+    def read(self, lines: Iterable[bytes]) -> None:
+        """Adds the scans of a log; a line of another form is passed over."""
+        name = self._name.encode()
+        for line in lines:
+            with contextlib.suppress(ValueError, LookupError, TypeError):
+                if _PLAN in line and name in line:
+                    event = json.loads(line)
+                    for node in _nodes(event["sparkPlanInfo"]):
+                        self._add(event, node)
+                elif _METRICS in line and self._metrics:
+                    self._measure(json.loads(line)["accumUpdates"])
+
+    def _measure(self, updates: Iterable[tuple[int, int]]) -> None:
+        for number, value in updates:
+            for scan, what in self._metrics.get(number, ()):
+                setattr(scan, what, value)
+
+    def _add(self, event: dict[str, Any], node: dict[str, Any]) -> None:
+        table = node["nodeName"].removeprefix(_NODE).strip()
+        filters = _FILTERS.search(node["simpleString"])
+        if filters is None or not f".{table}".endswith(f".{self._name}"):
+            return
+        scans = self._scans[event["executionId"]]
+        scan = scans.get(node["simpleString"])
+        if scan is None:
+            # Later plans of an execution have no time.
+            if "time" not in event:
+                return
+            snapshot = _SNAPSHOT.search(node["simpleString"])
+            scan = scans[node["simpleString"]] = SparkScan(
+                at=datetime.fromtimestamp(event["time"] / 1000, UTC),
+                filter=_NOT_NULL.sub("", filters[1]).removesuffix(", "),
+                columns=self._columns(filters[1]),
+                snapshot_id=int(snapshot[1]) if snapshot else None,
+            )
+        for metric in node["metrics"]:
+            what = {_FILES: "files", _SKIPPED: "skipped", _BYTES: "bytes"}.get(metric["name"])
+            if what is not None:
+                self._metrics[metric["accumulatorId"]].append((scan, what))
+
+    def _columns(self, filters: str) -> frozenset[str]:
+        return frozenset(self._compared.findall(_NEGATED.sub("", _TEXT.sub("?", filters))))
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields the scans of a plan."""
+    left = [plan]
+    while left:
+        node = left.pop()
+        left += node["children"]
+        if node["nodeName"].startswith(_NODE):
+            yield node
+
+
+def _files(table: Table, location: str) -> Collection[tuple[FileSystem, FileInfo]]:
+    """Returns the logs, in the order in which they were written."""
+    scheme, netloc, path = PyArrowFileIO.parse_location(location)
+    try:
+        store = PyArrowFileIO(table.io.properties).fs_by_scheme(scheme, netloc)
+        info = store.get_file_info(path)
+        if info.is_file:
+            found = [info]
+        else:
+            selector = FileSelector(path, recursive=True, allow_not_found=True)
+            found = [one for one in store.get_file_info(selector) if one.is_file]
+    except (OSError, ValueError) as error:
+        raise LakeError(f"{location} cannot be listed: {error}") from error
+    logs = [one for one in found if not one.base_name.startswith((".", "_", "appstatus_"))]
+    if not logs:
+        raise LakeError(f"{location} has no event log of Spark: spark.eventLog.enabled writes them")
+    return [(store, one) for one in sorted(logs, key=_order)]
+
+
+def _order(file: FileInfo) -> tuple[str, int, str]:
+    """Of the files of a log, ``events_10_`` comes after ``events_9_``."""
+    number = re.match(r"events_(\d+)_", file.base_name)
+    return file.path.rpartition("/")[0], int(number[1]) if number else 0, file.path
+
+
+def _lines(store: FileSystem, path: str) -> Iterator[bytes]:
+    """Yields the lines of a log that may still be written, or was cut off."""
+    end = path.removesuffix(".inprogress").removesuffix(".compact").rpartition(".")[2]
+    if end in _OTHER_CODECS:
+        raise ValueError(f"compressed by {end}; spark.eventLog.compression.codec=zstd can be read")
+    with store.open_input_stream(path, compression=_CODECS.get(end)) as stream:
+        rest = b""
+        while found := stream.read(1 << 20):
+            *lines, rest = (rest + found).split(b"\n")
+            yield from lines
