@@ -8,7 +8,7 @@ import contextlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -39,6 +39,7 @@ _NOT_NULL = re.compile(r"(?:^|(?<=, ))[^,()']+ IS NOT NULL(?:, |$)")
 _TEXT = re.compile(r"'.*?'(?=[,)]|$| AND | OR )")
 _NEGATED = re.compile(r"NOT \([^()]*(?:\([^()]*\)[^()]*)*\)")
 _COMPARED = r"(?<![\w.])({names}) (?:=|<|<=|>|>=|IN|LIKE|IS NULL)(?= |$|[,)])"
+_Log = tuple[FileSystem, FileInfo]
 #: A column is worth sorting by if scans that filter on it read this part of the first one's bytes.
 _WORTH_IT = 0.25
 
@@ -70,20 +71,27 @@ class SparkScans:
     unread: list[str] = field(default_factory=list)
 
 
-def spark_scans(table: Table, location: str) -> SparkScans:
+def spark_scans(
+    table: Table,
+    location: str,
+    since: datetime = datetime.min.replace(tzinfo=UTC),
+    track: Callable[[Sequence[_Log]], Iterable[_Log]] = iter,
+) -> SparkScans:
     """Reads the scans of a table from an event log, or from all below a directory.
 
     Args:
         location: a path, or an address of a store that the table's properties give access to.
+        since: earlier scans are left out, and logs that nothing was written to since then.
+        track: reports the progress from log to log.
 
     Errors:
         LakeError: there is no log, or the store refuses.
     """
-    files = _files(table, location)
+    files = [log for log in _files(table, location) if log[1].mtime >= since]
     found = SparkScans(logs=len(files))
     # A log may be in several files, in order, with the numbers of its executions.
     applications: dict[str, _Application] = {}
-    for store, file in files:
+    for store, file in track(files):
         place = file.path.rpartition("/")[0]
         key = place if place.rpartition("/")[2].startswith("eventlog_v2_") else file.path
         application = applications.setdefault(key, _Application(table))
@@ -91,9 +99,8 @@ def spark_scans(table: Table, location: str) -> SparkScans:
             application.read(_lines(store, file.path))
         except (OSError, pa.ArrowException, ValueError) as error:
             found.unread.append(f"{file.path}: {str(error).splitlines()[0]}")
-    found.scans = sorted(
-        (scan for one in applications.values() for scan in one.scans()), key=lambda scan: scan.at
-    )
+    scans = (scan for one in applications.values() for scan in one.scans() if scan.at >= since)
+    found.scans = sorted(scans, key=lambda scan: scan.at)
     return found
 
 
@@ -203,7 +210,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield node
 
 
-def _files(table: Table, location: str) -> Collection[tuple[FileSystem, FileInfo]]:
+def _files(table: Table, location: str) -> Sequence[_Log]:
     """Returns the logs, in the order in which they were written."""
     scheme, netloc, path = PyArrowFileIO.parse_location(location)
     try:

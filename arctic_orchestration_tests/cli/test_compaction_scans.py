@@ -14,6 +14,7 @@ __all__ = ["lake"]
 
 Command = Callable[..., Outcome]
 pytestmark = ON_SQLITE
+ALL = ("--since", "36500d")
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def logs(lake: SmallLake, tmp_path: Path) -> str:
 
 
 def test_programs_get_columns_the_last_scans_and_a_suggestion(logs: str, arctic: Command) -> None:
-    found = json.loads(arctic("compaction", "scans", "lake.flights", logs, "--json").out)
+    found = json.loads(arctic("compaction", "scans", "lake.flights", logs, *ALL, "--json").out)
     assert (found["table"], found["logs"], found["scans"]) == ("lake.flights", 2, 13)
     assert found["columns"] == [{"column": "n", "scans": 12, "bytes": 24_000}]
     assert len(found["last"]) == 10
@@ -51,7 +52,7 @@ def test_programs_get_columns_the_last_scans_and_a_suggestion(logs: str, arctic:
 
 
 def test_people_see_them(logs: str, arctic: Command, lake: SmallLake) -> None:
-    out = arctic("compaction", "scans", "lake.flights", logs, "--last", "2").out
+    out = arctic("compaction", "scans", "lake.flights", logs, *ALL, "--last", "2").out
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[0].startswith("13 scans of lake.flights in 2 logs, from 2026-01-01 00:00:01Z to ")
     assert "n 12 24.0 KB" in lines
@@ -63,7 +64,7 @@ def test_people_see_them(logs: str, arctic: Command, lake: SmallLake) -> None:
     assert "arctic.compaction.sort is not set; what these scans compare suggests n." in text
     with lake.catalog.load_table("lake.flights").transaction() as change:
         change.set_properties({"arctic.compaction.sort": "n"})
-    again = arctic("compaction", "scans", "lake.flights", logs).out
+    again = arctic("compaction", "scans", "lake.flights", logs, *ALL).out
     assert again.splitlines()[-1] == "arctic.compaction.sort suits them: n"
 
 
@@ -72,11 +73,20 @@ def test_scans_without_a_filter_suggest_nothing(
 ) -> None:
     lake.table("lake.flights", 1)
     (tmp_path / "app-1").write_text(planned(1, "") + "\n")
-    out = arctic("compaction", "scans", "lake.flights", str(tmp_path / "app-1")).out
+    out = arctic("compaction", "scans", "lake.flights", str(tmp_path / "app-1"), *ALL).out
     assert out.splitlines()[-1].startswith("no column to sort by is compared")
     lake.table("lake.other", 1)
     out = arctic("compaction", "scans", "lake.other", str(tmp_path / "app-1")).out
     assert out == "0 scans of lake.other in 1 log\n"
+
+
+def test_old_scans_do_not_count(logs: str, arctic: Command) -> None:
+    """They are of January; logs are of now."""
+    out = arctic("compaction", "scans", "lake.flights", logs, "--since", "1m").out
+    assert out.splitlines()[0] == "0 scans of lake.flights in 2 logs"
+    done = arctic("compaction", "scans", "lake.flights", logs, "--since", "soon")
+    assert done.code != 0
+    assert "--since" in done.err
 
 
 def test_what_is_missing_is_named(lake: SmallLake, arctic: Command, tmp_path: Path) -> None:

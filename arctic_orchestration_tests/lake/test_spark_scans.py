@@ -1,11 +1,13 @@
 """Scans of Spark's event logs: their filters, what they read, and the order that suits them."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow.fs import FileInfo, FileSystem
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -200,6 +202,24 @@ def test_what_cannot_be_read_is_named_and_stops_nothing(table: Table, tmp_path: 
     assert lost.startswith(f"{cut}: ")
     assert unknown.endswith("app-2.lz4: compressed by lz4; spark.eventLog.compression.codec=zstd"
                             " can be read")  # fmt: skip
+
+
+def test_older_scans_and_logs_are_left_out(table: Table, tmp_path: Path) -> None:
+    """A log is as old as what was written to it last, and may begin earlier."""
+    lines = [planned(number, f"id = {number}", at=number * 60) for number in range(1, 4)]
+    logged(tmp_path / "events" / "app-1", *lines)
+    old = Path(logged(tmp_path / "events" / "app-2", planned(1, "delay = 1", at=10_000)))
+    since = datetime(2026, 1, 1, 0, 2, tzinfo=UTC)
+    os.utime(old, times=(0, since.timestamp() - 1))
+    tracked: list[str] = []
+
+    def track(logs: Sequence[tuple[FileSystem, FileInfo]]) -> Iterable[tuple[FileSystem, FileInfo]]:
+        tracked.extend(info.base_name for _, info in logs)
+        return logs
+
+    found = spark_scans(table, str(tmp_path / "events"), since, track)
+    assert (found.logs, tracked) == (1, ["app-1"])
+    assert [scan.filter for scan in found.scans] == ["id = 2", "id = 3"]
 
 
 @pytest.mark.parametrize("name", ["missing", "."])

@@ -1,11 +1,14 @@
 """``arctic compaction scans``: a table's scans in Spark's event logs, and what order suits them."""
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.progress import track
 
-from arctic_orchestration.compaction.cli.context import Lake, TableArgument, working
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction.cli.context import Lake, TableArgument, age_option
 from arctic_orchestration.console.display import (
     Rows,
     console,
@@ -14,7 +17,7 @@ from arctic_orchestration.console.display import (
     print_json,
 )
 from arctic_orchestration.console.state import JsonOption
-from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.quantities import format_bytes, iso
 from arctic_orchestration.settings import Settings
 
@@ -30,6 +33,7 @@ def scans(
         str,
         typer.Argument(metavar="LOGS", help="Spark's event log, or their directory; also s3://…"),
     ],
+    since: Annotated[str, typer.Option(help="Scans of that age or less count: 7d, 12h.")] = "30d",
     last: Annotated[int, typer.Option(min=0, help="Show so many scans.")] = 10,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,9 +48,14 @@ def scans(
         suggested_sort,
     )
 
+    begin = utc_now() - age_option("--since", since)
     loaded = Lake(Settings.from_environment()).table(table)
-    with working("reading event logs"):
-        found = spark_scans(loaded, logs)
+    out = Console(stderr=True)
+    progress = partial(
+        track, description="reading event logs", console=out, transient=True,
+        disable=not out.is_terminal,
+    )  # fmt: skip
+    found = spark_scans(loaded, logs, begin, progress)
     read = bytes_by_column(found.scans)
     count = {name: sum(name in scan.columns for scan in found.scans) for name in read}
     suggested = suggested_sort(loaded, found.scans)
