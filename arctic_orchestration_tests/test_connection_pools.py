@@ -22,6 +22,12 @@ THREADS = 20
 LONG = 600.0
 
 
+@pytest.fixture(autouse=True)
+def _own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools of other tests, of which a thread may still use one, do not count."""
+    monkeypatch.setattr(connection_pools, "_process", connection_pools._Process())
+
+
 @pytest.fixture
 def engine(postgres_server: PostgresServer, postgres_database: str) -> Iterator[sa.Engine]:
     engine = dialect.make_engine(sa.make_url(postgres_server.url(postgres_database)))

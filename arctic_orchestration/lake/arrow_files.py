@@ -6,11 +6,12 @@ it is large), and one row group that is being filled.
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
@@ -30,7 +31,7 @@ _MOST_HELD, _BUFFER = 64 * MIB, MIB
 #: A dictionary is worth its hashes if columns take less than this part of their plain size with it;
 #: compression makes up for less than that.
 _WORTH_A_DICTIONARY = 0.75
-#: Texts that take fewer bytes a value in the first file stay dictionaries from input to output.
+#: Texts that take no more bytes a value in any input stay dictionaries from input to output.
 _SMALL_TEXT = 3
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 #: parquet-java's own level, which Spark and Iceberg's other writers share.
@@ -58,17 +59,12 @@ class Observed:
     #: of columns with a dictionary, by field id: encoded bytes before compression, and values
     encoded: Counter[int] = field(default_factory=Counter)
     values: Counter[int] = field(default_factory=Counter)
-    #: the field ids of texts that stay dictionaries if they are small in the first file
+    #: the field ids of texts that stay dictionaries, and their names in the last file
     texts: frozenset[int] = frozenset()
-    #: the names that these have in the last file
     text_names: Sequence[str] = ()
-    _files: int = 0
 
     def add(self, metadata: pq.FileMetaData, ids: Mapping[str, int | None]) -> None:
         """Adds the sizes of a file's columns, of which the paths have these field ids."""
-        if not self._files:
-            self.texts &= _small_texts(metadata, ids)
-        self._files += 1
         self.text_names = [name for name, field_id in ids.items() if field_id in self.texts]
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
@@ -99,18 +95,55 @@ class Observed:
         return pa.schema(fields)
 
 
-def _small_texts(metadata: pq.FileMetaData, ids: Mapping[str, int | None]) -> frozenset[int]:
-    """Returns the field ids of texts that each row group has in a small dictionary."""
-    small: set[int | None] = set()
-    others: set[int | None] = set()
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        for column in map(group.column, range(group.num_columns)):
-            is_small = column.total_uncompressed_size <= _SMALL_TEXT * column.num_values
-            is_text = column.physical_type == "BYTE_ARRAY" and column.has_dictionary_page
-            found = small if is_text and is_small else others
-            found.add(ids.get(column.path_in_schema))
-    return frozenset(one for one in small - others if one is not None)
+def small_texts(
+    files: Iterable[tuple[pq.FileMetaData, Mapping[str, int | None]]], texts: Collection[int]
+) -> frozenset[int]:
+    """Returns which columns of texts all files that have them store in small dictionaries.
+
+    Args:
+        files: with the field ids of the columns by name.
+        texts: the field ids of the columns in question.
+    """
+    small: set[int] = set()
+    others: set[int] = set()
+    for metadata, ids in files:
+        paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
+        known = [(place, ids.get(path)) for place, path in enumerate(paths)]
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            for place, field_id in known if group.num_rows else ():
+                if field_id is not None and field_id in texts and field_id not in others:
+                    (small if _is_small_text(group.column(place)) else others).add(field_id)
+    return frozenset(small - others)
+
+
+def _is_small_text(column: pq.ColumnChunkMetaData) -> bool:
+    return bool(
+        column.physical_type == "BYTE_ARRAY"
+        and column.has_dictionary_page
+        and column.total_uncompressed_size <= _SMALL_TEXT * column.num_values
+    )
+
+
+def _with_one_dictionary(rows: pa.Table) -> pa.Table:
+    """Gives each column of dictionaries one, of the values that it has.
+
+    Arrow's writer takes it as it is, also with what deleted rows or rows of other files had.
+    """
+    rows = rows.unify_dictionaries()
+    for place, column in enumerate(rows.columns):
+        if column.type != _DICTIONARY or not column.num_chunks:
+            continue
+        dictionary = column.chunk(0).dictionary
+        indices = pa.chunked_array([one.indices for one in column.chunks])
+        used = pc.unique(indices).drop_null()
+        if len(used) < len(dictionary):
+            kept = dictionary.take(used)
+            chunks = pc.index_in(indices, value_set=used).chunks
+            column = pa.chunked_array(
+                [pa.DictionaryArray.from_arrays(one, kept) for one in chunks], _DICTIONARY
+            )
+            rows = rows.set_column(place, rows.schema.field(place), column)
+    return rows
 
 
 def pieces(
@@ -240,8 +273,7 @@ class OutputFiles:
                 self._io.delete(plain_path(path))
 
     def _write(self) -> None:
-        # Arrow's writer takes a dictionary as it is where all pieces have the same one.
-        rows = pa.concat_tables(self._waiting).unify_dictionaries()
+        rows = _with_one_dictionary(pa.concat_tables(self._waiting))
         if self._writer is None:
             self._open(rows)
         assert self._writer is not None

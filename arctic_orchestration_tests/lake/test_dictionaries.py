@@ -1,22 +1,30 @@
 """Columns for which dictionaries did nothing in the inputs have none in the outputs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StringType
 
-from arctic_orchestration.lake import arrow_files
+from arctic_orchestration.lake import arrow_files, ensure_table
+from arctic_orchestration.lake.arrow_files import small_texts
 from arctic_orchestration.lake.arrow_rows import rows_of
 from arctic_orchestration.lake.merging.arrow_rewrite import rewrite_files
+from arctic_orchestration.lake.merging.deletes import DeletedPositions
+from arctic_orchestration.lake.merging.plain_files import PlainFile, PlainFiles, plain_files
+from arctic_orchestration.lake.name_mapping import id_of
+from arctic_orchestration_tests.lake.stored_tables import group_of
 from arctic_orchestration_tests.lake.test_rewriting import (
     LOCAL,
     by_arrow,
@@ -63,7 +71,19 @@ def with_dictionary(path: str) -> set[str]:
 
 def merge(place: Path, schema: Schema, paths: list[str], **writing: Any) -> list[str]:
     rewriting = plain_of(schema, **writing)
-    return rewrite_files(LOCAL, inputs_of(schema, *paths), str(place), rewriting, name="out").paths
+    inputs = replace(inputs_of(schema, *paths), texts=texts_of(schema, paths))
+    return rewrite_files(LOCAL, inputs, str(place), rewriting, name="out").paths
+
+
+def texts_of(schema: Schema, paths: Sequence[str]) -> frozenset[int]:
+    """The texts that stay dictionaries."""
+    found = [one.field_id for one in schema.fields if one.field_type == StringType()]
+    files = map(pq.read_metadata, paths)
+    return small_texts(((one, ids_of(one.schema.to_arrow_schema())) for one in files), found)
+
+
+def ids_of(schema: pa.Schema) -> dict[str, int | None]:
+    return {one.name: id_of(one) for one in schema}
 
 
 def test_distinct_values_get_no_dictionary(tmp_path: Path) -> None:
@@ -166,7 +186,7 @@ def bounds(paths: Sequence[str]) -> list[Bounds]:
 
 
 def rewritten_both_ways(place: Path, paths: list[str], **writing: Any) -> list[list[str]]:
-    """With dictionaries where the first file allows it, and with plain texts, the control."""
+    """With dictionaries where the files allow it, and with plain texts, the control."""
     found = []
     for most in (arrow_files._SMALL_TEXT, 0):
         with pytest.MonkeyPatch.context() as patch:
@@ -177,19 +197,18 @@ def rewritten_both_ways(place: Path, paths: list[str], **writing: Any) -> list[l
 
 
 def test_small_texts_are_the_same_as_dictionaries(tmp_path: Path) -> None:
-    """Other words in each file, nulls alone, no column, no dictionary, and too many words."""
+    """Other words in each file, nulls alone, no column, and no row."""
     paths = [
         texts(tmp_path / "0.parquet", ["b", "c", None, "b"] * 500),
         texts(tmp_path / "1.parquet", ["", "d", "\U0001f6eb", "a"] * 500),
         texts(tmp_path / "2.parquet", [None] * 100),
-        texts(tmp_path / "3.parquet", ["b", "z"] * 500, use_dictionary=False),
-        texts(tmp_path / "4.parquet", [f"the word {number:030}" for number in range(60_000)]),
-        texts(tmp_path / "5.parquet", []),
+        texts(tmp_path / "3.parquet", []),
     ]
     without = pa.table({"id": [1, 2]}, pa.schema([schema_to_pyarrow(TEXT).field("id")]))
-    paths.append(written(tmp_path / "6.parquet", without))
-    paths.append(texts(tmp_path / "7.parquet", ["y"] * 100))
-    as_dictionaries, plain = rewritten_both_ways(tmp_path, paths, rows=20_000)
+    paths.append(written(tmp_path / "4.parquet", without))
+    paths.append(texts(tmp_path / "5.parquet", ["y"] * 100))
+    assert texts_of(TEXT, paths) == {1}
+    as_dictionaries, plain = rewritten_both_ways(tmp_path, paths, rows=1_500)
     assert words_of(as_dictionaries) == words_of(plain) == words_of(paths)
     assert bounds(as_dictionaries) == bounds(plain)
     observed = arrow_files.Observed(texts=frozenset([1]))
@@ -198,12 +217,52 @@ def test_small_texts_are_the_same_as_dictionaries(tmp_path: Path) -> None:
         assert piece.schema.field("word").type == DICTIONARY
 
 
-def test_texts_that_are_not_small_in_the_first_file_stay_texts(tmp_path: Path) -> None:
-    observed = arrow_files.Observed(texts=frozenset([1]))
-    for words in ([f"word {number}" for number in range(1_000)], ["a", "b"] * 500):
-        path = texts(tmp_path / f"{words[0]}.parquet", words)
-        (piece,) = rows_of(LOCAL, path, (TEXT,), None, 1 << 20, observed=observed)
-        assert piece.schema.field("word").type == pa.string()
+@pytest.mark.parametrize(
+    "words", [[f"the word {number:030}" for number in range(60_000)], ["b", "z"] * 500]
+)
+def test_texts_that_are_large_in_any_file_stay_texts(tmp_path: Path, words: list[str]) -> None:
+    """Or have no dictionary in one: Arrow would collect all that follow in one of its own."""
+    paths = [
+        texts(tmp_path / "0.parquet", ["a", "b"] * 500),
+        texts(tmp_path / "1.parquet", words, use_dictionary=len(words) > 1_000),
+    ]
+    assert texts_of(TEXT, paths[:1]) == {1}
+    assert texts_of(TEXT, paths) == frozenset()
+    (output,) = merge(tmp_path, TEXT, paths)
+    assert words_of([output]) == words_of(paths)
+
+
+def test_nothing_is_left_of_deleted_texts(tmp_path: Path) -> None:
+    """Neither in the file nor in its bounds; the input's dictionary has them."""
+    words = [None if number % 2 else "bob" for number in range(1_000)]
+    path = texts(tmp_path / "in.parquet", ["secret", *words, "zorro"])
+    deleted = DeletedPositions.none_of(1_002)
+    deleted.add(np.array([0, 1_001]))
+    inputs = PlainFiles(
+        files=(PlainFile(path=path, deleted=deleted),), schema=TEXT, texts=texts_of(TEXT, [path])
+    )
+    assert inputs.texts == {1}
+    (output,) = rewrite_files(LOCAL, inputs, str(tmp_path), plain_of(TEXT), name="out").paths
+    assert words_of([output]) == words
+    assert bounds([output]) == [Bounds(1_000, 500, "bob", "bob")]
+    content = Path(output).read_bytes()
+    assert b"bob" in content
+    assert b"secret" not in content
+
+
+def test_a_merge_finds_small_texts_in_all_footers(catalog: Catalog) -> None:
+    """But not where rows are sorted."""
+    table = ensure_table(catalog, "lake.words", TEXT)
+    for words in (["a", "b"] * 500, ["c", None] * 500):
+        table.append(pa.table({"word": words, "id": range(1_000)}))
+    found = plain_files(table, group_of(table))
+    assert isinstance(found, PlainFiles)
+    assert found.texts == {1}
+    with table.transaction() as change:
+        change.set_properties({"arctic.compaction.sort": "id"})
+    found = plain_files(table, group_of(table))
+    assert isinstance(found, PlainFiles)
+    assert found.texts == frozenset()
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -225,8 +284,4 @@ def test_any_texts_are_the_same_as_dictionaries(
         patch.setattr(arrow_files, "_SMALL_TEXT", 1_000)
         as_dictionaries, plain = rewritten_both_ways(place, paths, rows=rows)
         assert words_of(as_dictionaries) == words_of(plain) == words_of(paths)
-        # Arrow's bounds of some nulls may contain a text that the row group does not have.
-        for one, other in zip(bounds(as_dictionaries), bounds(plain), strict=True):
-            assert (one.rows, one.nulls) == (other.rows, other.nulls)
-            if other.lowest is not None and other.highest is not None:
-                assert str(one.lowest) <= other.lowest <= other.highest <= str(one.highest)
+        assert bounds(as_dictionaries) == bounds(plain)

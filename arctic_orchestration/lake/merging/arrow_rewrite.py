@@ -26,7 +26,6 @@ from py4j.protocol import Py4JError
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import StringType
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
@@ -145,9 +144,7 @@ def rewrite_files(
     Errors:
         OSError, ArrowException: a file cannot be read or written.
     """
-    # What is sorted, or compared with deletes, is a column of plain values.
-    is_copied = inputs.order is None and not inputs.chains
-    observed = Observed(texts=_texts(inputs.schema) if is_copied else frozenset())
+    observed = Observed(texts=inputs.texts)
     outputs = OutputFiles(io, f"{directory}/{name}", writing, observed)
     most = min(PIECE_BYTES, writing.row_group_bytes)
     compared = [columns for _, columns in inputs.chains]
@@ -185,10 +182,6 @@ def rewrite_files(
         # The worker stays, and may wait long for its next task.
         pa.default_memory_pool().release_unused()
     return Rewritten(paths=outputs.paths, seen=counted["seen"], deleted=counted["deleted"])
-
-
-def _texts(schema: Schema) -> frozenset[int]:
-    return frozenset(one.field_id for one in schema.fields if one.field_type == StringType())
 
 
 def _live_rows(

@@ -22,6 +22,7 @@ from arctic_orchestration.lake.arrow_files import (
     ROW_GROUP_BYTES,
     ZSTD_LEVEL,
     Writing,
+    small_texts,
 )
 from arctic_orchestration.lake.arrow_rows import arrow_type
 from arctic_orchestration.lake.file_access import sendable_io
@@ -74,6 +75,8 @@ class PlainFiles:
     order: Order | None = None
     #: the deletes by value, with the columns that each chain compares
     chains: tuple[tuple[EqualityChain, Schema], ...] = ()
+    #: the field ids of texts that stay dictionaries
+    texts: frozenset[int] = frozenset()
 
 
 def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
@@ -137,7 +140,20 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
         statistics=_with_statistics(data, schema, names),
         order=order,
         chains=tuple((chain, only(wide, chain.field_ids)) for chain in chains),
+        # What is sorted, or compared with deletes, is a column of plain values.
+        texts=frozenset() if order or chains else _small_texts(data, schema, names),
     )
+
+
+def _small_texts(footers: Sequence[Footer], schema: Schema, names: Names | None) -> frozenset[int]:
+    def ids(found: pa.Schema) -> Mapping[str, int | None]:
+        if names is None or has_ids(found):
+            return {one.name: id_of(one) for one in found}
+        return {one.name: names[one.name].field_id for one in found if one.name in names}
+
+    texts = [one.field_id for one in schema.fields if one.field_type == iceberg.StringType()]
+    files = ((one.metadata, ids(one.metadata.schema.to_arrow_schema())) for one in footers)
+    return small_texts(files, texts)
 
 
 def writing_of(table: Table, rows_per_file: int, *, schema: Schema | None = None) -> Writing:
