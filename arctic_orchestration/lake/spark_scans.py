@@ -21,27 +21,31 @@ from pyiceberg.transforms import IdentityTransform
 
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.clustering import CURVED, SORTED, type_of
-from arctic_orchestration.lake.sort_columns import MOST_CURVED
+from arctic_orchestration.lake.sort_columns import MOST_CURVED, parse_clustering
 
 #: The codec of Arrow by the end of a log's name; Spark frames the others in its own way.
-_CODECS = {"zstd": "zstd"}
+_CODECS = {"zstd": "zstd", "gz": "gzip"}
 _OTHER_CODECS = ("lz4", "lzf", "snappy")
 #: what the two kinds of lines with plans, and those with metrics, contain
 _PLAN, _METRICS = b'"sparkPlanInfo"', b"SparkListenerDriverAccumUpdates"
 _NODE = "BatchScan "
 _FILES, _BYTES = "number of result data files", "total data file size (bytes)"
 _SKIPPED = "number of skipped data files"
-_FILTERS = re.compile(r"filters=(.*?),? (?:runtimeFilters|groupedBy)=")
+#: A text may have line breaks, and what else ends the filters.
+_FILTERS = re.compile(
+    r"filters=(.*?),? (?:runtimeFilters=[^']*groupedBy|groupedBy)=[^']*$", re.DOTALL
+)
 _SNAPSHOT = re.compile(r"snapshotId=(\d+)")
 #: Spark adds it to each comparison; it excludes next to nothing.
 _NOT_NULL = re.compile(r"(?:^|(?<=, ))[^,()']+ IS NOT NULL(?:, |$)")
 #: Quotes within a text are printed as they are.
-_TEXT = re.compile(r"'.*?'(?=[,)]|$| AND | OR )")
-_NEGATED = re.compile(r"NOT \([^()]*(?:\([^()]*\)[^()]*)*\)")
+_TEXT = re.compile(r"'.*?'(?=[,)]|$| AND | OR )", re.DOTALL)
+_NOT = "NOT ("
 _COMPARED = r"(?<![\w.])({names}) (?:=|<|<=|>|>=|IN|LIKE|IS NULL)(?= |$|[,)])"
 _Log = tuple[FileSystem, FileInfo]
-#: A column is worth sorting by if scans that filter on it read this part of the first one's bytes.
+#: A column is worth sorting by if its scans are of this part of the first one's bytes.
 _WORTH_IT = 0.25
+_CHUNK = 1 << 10
 
 
 @dataclass(kw_only=True)
@@ -116,28 +120,59 @@ def bytes_by_column(scans: Iterable[SparkScan]) -> Counter[str]:
 def suggested_sort(table: Table, scans: Sequence[SparkScan]) -> str | None:
     """Returns the value of ``arctic.compaction.sort`` that suits the scans; None: none does.
 
-    The columns whose scans read most, without those that partition the table by their value. A
-    curve where some scans compare another of them and not the first.
+    The columns whose scans would read most if nothing was skipped, without those that partition the
+    table by their value. A curve where some scans compare another of them and not the first.
     """
     schema, spec = table.schema(), table.spec()
     partitioned = {one.source_id for one in spec.fields if one.transform == IdentityTransform()}
-    read = {
-        name: number
-        for name, number in bytes_by_column(scans).most_common()
-        if number
+    weights = {
+        name: weight
+        for name, weight in _unskipped(scans).most_common()
+        if weight
+        and _is_written_as(name)
         and isinstance(type_of(schema, name), SORTED)
         and schema.find_field(name).field_id not in partitioned
     }
-    if not read:
+    if not weights:
         return None
-    first, most = next(iter(read.items()))
-    names = [name for name, number in read.items() if number >= _WORTH_IT * most]
+    first, most = next(iter(weights.items()))
+    names = [name for name, weight in weights.items() if weight >= _WORTH_IT * most]
     others = set(names) - {first}
     curved = [name for name in names if isinstance(type_of(schema, name), CURVED)][:MOST_CURVED]
     is_alone = any(scan.columns & others and first not in scan.columns for scan in scans)
     if is_alone and len(curved) > 1:
         return f"zorder({', '.join(curved)})"
     return ", ".join(names[:MOST_CURVED])
+
+
+def _unskipped(scans: Sequence[SparkScan]) -> Counter[str]:
+    """Returns by column how many bytes its scans had read if the order excluded no file.
+
+    Otherwise, the columns of the present order would seem to need none.
+    """
+    files = sum(scan.files or 0 for scan in scans)
+    mean = sum(scan.bytes or 0 for scan in scans if scan.files) / files if files else 0.0
+    found: Counter[str] = Counter()
+    for scan in scans:
+        number = scan.files or 0
+        size = (scan.bytes or 0) / number if number else mean
+        weight = scan.bytes or 0 if scan.files is None else size * (number + (scan.skipped or 0))
+        for column in scan.columns:
+            found[column] += round(weight)
+    return found
+
+
+def _is_written_as(name: str) -> bool:
+    """Whether the property can name the column."""
+    try:
+        found = parse_clustering(name)
+    except ValueError:
+        return False
+    return found is not None and [one.name for one in found.columns] == [name]
+
+
+#: what a line of another form raises
+_ODD = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 class _Application:
@@ -149,10 +184,16 @@ class _Application:
         self._compared = re.compile(_COMPARED.format(names="|".join(map(re.escape, known))))
         #: by the number of the execution, and the text of the node, which stays in new plans
         self._scans: dict[int, dict[str, SparkScan]] = defaultdict(dict)
-        #: the metrics of scans by their numbers
-        self._metrics: dict[int, list[tuple[SparkScan, str]]] = defaultdict(list)
+        #: by the number of a metric, its scan and what it counts
+        self._metrics: dict[int, tuple[SparkScan, str]] = {}
+        self._values: dict[int, int] = {}
 
     def scans(self) -> Iterator[SparkScan]:
+        # A plan may have the same scan twice, with metrics of their own.
+        for number, value in self._values.items():
+            scan, what = self._metrics[number]
+            setattr(scan, what, (getattr(scan, what) or 0) + value)
+        self._values.clear()
         for found in self._scans.values():
             yield from found.values()
 
@@ -160,32 +201,32 @@ class _Application:
         """Adds the scans of a log; a line of another form is passed over."""
         name = self._name.encode()
         for line in lines:
-            with contextlib.suppress(ValueError, LookupError, TypeError):
+            with contextlib.suppress(*_ODD):
                 if _PLAN in line and name in line:
                     event = json.loads(line)
                     for node in _nodes(event["sparkPlanInfo"]):
                         self._add(event, node)
                 elif _METRICS in line and self._metrics:
-                    self._measure(json.loads(line)["accumUpdates"])
-
-    def _measure(self, updates: Iterable[tuple[int, int]]) -> None:
-        for number, value in updates:
-            for scan, what in self._metrics.get(number, ()):
-                setattr(scan, what, value)
+                    for number, value in json.loads(line)["accumUpdates"]:
+                        if number in self._metrics and isinstance(value, int):
+                            self._values[number] = value
 
     def _add(self, event: dict[str, Any], node: dict[str, Any]) -> None:
         table = node["nodeName"].removeprefix(_NODE).strip()
         filters = _FILTERS.search(node["simpleString"])
-        if filters is None or not f".{table}".endswith(f".{self._name}"):
+        # The name of the catalog is Spark's own.
+        if filters is None or self._name not in (table, table.partition(".")[2]):
             return
         scans = self._scans[event["executionId"]]
-        scan = scans.get(node["simpleString"])
+        # Runtime filters change with the plan.
+        key = node["simpleString"][: filters.end(1)]
+        scan = scans.get(key)
         if scan is None:
             # Later plans of an execution have no time.
             if "time" not in event:
                 return
-            snapshot = _SNAPSHOT.search(node["simpleString"])
-            scan = scans[node["simpleString"]] = SparkScan(
+            snapshot = _SNAPSHOT.search(key)
+            scan = scans[key] = SparkScan(
                 at=datetime.fromtimestamp(event["time"] / 1000, UTC),
                 filter=_NOT_NULL.sub("", filters[1]).removesuffix(", "),
                 columns=self._columns(filters[1]),
@@ -194,10 +235,22 @@ class _Application:
         for metric in node["metrics"]:
             what = {_FILES: "files", _SKIPPED: "skipped", _BYTES: "bytes"}.get(metric["name"])
             if what is not None:
-                self._metrics[metric["accumulatorId"]].append((scan, what))
+                # Executions that use a cached plan have the metrics of the first one.
+                self._metrics.setdefault(metric["accumulatorId"], (scan, what))
 
     def _columns(self, filters: str) -> frozenset[str]:
-        return frozenset(self._compared.findall(_NEGATED.sub("", _TEXT.sub("?", filters))))
+        return frozenset(self._compared.findall(_without_negated(_TEXT.sub("?", filters))))
+
+
+def _without_negated(filters: str) -> str:
+    kept, start = [], 0
+    while (at := filters.find(_NOT, start)) >= 0:
+        kept.append(filters[start:at])
+        depth, start = 1, at + len(_NOT)
+        while depth and start < len(filters):
+            depth += {"(": 1, ")": -1}.get(filters[start], 0)
+            start += 1
+    return "".join([*kept, filters[start:]])
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -241,7 +294,13 @@ def _lines(store: FileSystem, path: str) -> Iterator[bytes]:
     if end in _OTHER_CODECS:
         raise ValueError(f"compressed by {end}; spark.eventLog.compression.codec=zstd can be read")
     with store.open_input_stream(path, compression=_CODECS.get(end)) as stream:
-        rest = b""
-        while found := stream.read(1 << 20):
-            *lines, rest = (rest + found).split(b"\n")
-            yield from lines
+        begun: list[bytes] = []
+        # What comes before the end of a log that is cut off is in small pieces.
+        while found := stream.read(_CHUNK):
+            first, *others = found.split(b"\n")
+            begun.append(first)
+            if others:
+                yield b"".join(begun)
+                yield from others[:-1]
+                begun = [others[-1]]
+        yield b"".join(begun)

@@ -62,10 +62,21 @@ def test_people_see_them(logs: str, arctic: Command, lake: SmallLake) -> None:
     text = " ".join(lines)
     assert "not read to its end:" in text
     assert "arctic.compaction.sort is not set; what these scans compare suggests n." in text
-    with lake.catalog.load_table("lake.flights").transaction() as change:
-        change.set_properties({"arctic.compaction.sort": "n"})
-    again = arctic("compaction", "scans", "lake.flights", logs, *ALL).out
-    assert again.splitlines()[-1] == "arctic.compaction.sort suits them: n"
+    for present in ("n", "n desc"):
+        with lake.catalog.load_table("lake.flights").transaction() as change:
+            change.set_properties({"arctic.compaction.sort": present})
+        again = arctic("compaction", "scans", "lake.flights", logs, *ALL).out
+        assert again.splitlines()[-1] == f"arctic.compaction.sort suits them: {present}"
+
+
+def test_a_long_filter_is_cut(lake: SmallLake, arctic: Command, tmp_path: Path) -> None:
+    """Programs get all of it."""
+    lake.table("lake.flights", 1)
+    many = f"n IN ({', '.join(map(str, range(10_000)))})"
+    (tmp_path / "app-1").write_text(planned(1, many) + "\n")
+    command = ("compaction", "scans", "lake.flights", str(tmp_path / "app-1"), *ALL)
+    assert len(arctic(*command).out) < 1_000
+    assert json.loads(arctic(*command, "--json").out)["last"][0]["filter"] == many
 
 
 def test_scans_without_a_filter_suggest_nothing(

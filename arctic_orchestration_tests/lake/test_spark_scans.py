@@ -1,5 +1,6 @@
 """Scans of Spark's event logs: their filters, what they read, and the order that suits them."""
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -70,12 +71,16 @@ def logged(path: Path, *lines: str, compressed: bool = False) -> str:
     return str(path)
 
 
-def of(columns: str, size: int = 1) -> SparkScan:
+def of(
+    columns: str, size: int = 1, files: int | None = None, skipped: int | None = None
+) -> SparkScan:
     return SparkScan(
         at=datetime(2026, 1, 1, tzinfo=UTC),
         filter="",
         columns=frozenset(columns.split()),
         snapshot_id=None,
+        files=files,
+        skipped=skipped,
         bytes=size,
     )
 
@@ -122,11 +127,14 @@ def test_iceberg_1_10_prints_them_in_another_form(table: Table, tmp_path: Path) 
         ("((delay >= 1 AND delay <= 7) OR id IN (1, 2, 3))", "delay id"),
         ("origin IS NOT NULL, NOT (origin = 'x'), id < 3", "id"),
         ("NOT ((origin = 'x' OR delay = 1)), id < 3", "id"),
+        ("NOT ((origin = 'x' OR (a = 3 AND delay IN (1, 2)))), id < 3", "id"),
         ("origin != 'x', id NOT IN (1, 2), origin NOT LIKE 'x%'", ""),
         # Texts are printed as they are, with quotes, columns and operators in them.
         ("origin = 'L'GA', delay > 3", "origin delay"),
         ("origin = 'delay > 3, id = 4'", "origin"),
         ("origin IN ('id = 1', 'b')", "origin"),
+        ("origin = 'a\nb', id = 3", "origin id"),
+        ("origin = 'x groupedBy=y', id = 3", "origin id"),
         ("s.a = 2", "s.a"),
         ("a = 2", "a"),
         ("odd (name) = 2", "odd (name)"),
@@ -148,7 +156,10 @@ def test_other_tables_have_no_part_in_it(table: Table, tmp_path: Path) -> None:
         *(
             planned(number, f"id = {number}", table=name, at=number)
             for number, name in enumerate(
-                ["lake.lake.other", "lake.flights", "my_catalog.lake.flights", "a.datalake.flights"]
+                [
+                    *("lake.lake.other", "lake.flights", "my_catalog.lake.flights"),
+                    *("a.datalake.flights", "a.other.lake.flights"),
+                ]
             )
         ),
     )
@@ -164,6 +175,33 @@ def test_adaptive_plans_measure_the_same_scan(table: Table, tmp_path: Path) -> N
     )  # fmt: skip
     (scan,) = spark_scans(table, path).scans
     assert (scan.files, scan.skipped, scan.bytes) == (1, 2, 3)
+
+
+def test_a_scan_that_a_plan_has_twice_read_both(table: Table, tmp_path: Path) -> None:
+    """As in a join with itself. A cached plan has the metrics of the execution that read it."""
+    line = json.loads(planned(1, "id = 1"))
+    (node,) = line["sparkPlanInfo"]["children"]
+    again = json.loads(json.dumps(node))
+    for metric in again["metrics"]:
+        metric["accumulatorId"] += 10
+    line["sparkPlanInfo"]["children"].append(again)
+    cached = json.loads(planned(2, "id = 1", at=5))
+    cached["sparkPlanInfo"]["children"] = [node]
+    path = logged(
+        tmp_path / "local-1", json.dumps(line), measured(1, 1, 2, 3), json.dumps(cached),
+        measured(1, 4, 5, 6, add=10),
+    )  # fmt: skip
+    first, second = spark_scans(table, path).scans
+    assert (first.files, first.skipped, first.bytes) == (5, 7, 9)
+    assert (second.files, second.bytes) == (None, None)
+
+
+def test_runtime_filters_may_change_with_the_plan(table: Table, tmp_path: Path) -> None:
+    line = planned(1, "id = 1")
+    changed = replanned(line.replace("RuntimeFilters: []", "RuntimeFilters: [true]"), 50)
+    path = logged(tmp_path / "local-1", line, changed, measured(1, 1, 2, 3, add=50))
+    (scan,) = spark_scans(table, path).scans
+    assert scan.bytes == 3
 
 
 def test_logs_in_parts_and_of_several_applications(table: Table, tmp_path: Path) -> None:
@@ -202,6 +240,43 @@ def test_what_cannot_be_read_is_named_and_stops_nothing(table: Table, tmp_path: 
     assert lost.startswith(f"{cut}: ")
     assert unknown.endswith("app-2.lz4: compressed by lz4; spark.eventLog.compression.codec=zstd"
                             " can be read")  # fmt: skip
+
+
+def test_odd_lines_are_passed_over(table: Table, tmp_path: Path) -> None:
+    """Too deep, at no time, without a name, measured by a word; and one without its end."""
+    deep = '{"nodeName":"Union","simpleString":"","metadata":{},"metrics":[],"children":['
+    good = planned(1, "id = 1")
+    lines = [
+        f'{{"executionId": 9, "time": 0, "x": "lake.flights", "sparkPlanInfo": {deep * 9_000}',
+        f'{{"x": "lake.flights", "sparkPlanInfo": {deep * 3_000}{"]}" * 3_000}}}',
+        planned(3, "id = 3").replace('"time": 1767225600000', '"time": 1e30'),
+        planned(4, "id = 4").replace('"BatchScan lake.lake.flights"', "null"),
+        good,
+        measured(1, 1, 2, 3),
+        measured(1, 1, 2, 3).replace("3]]", '"three"]]'),
+    ]
+    path = Path(logged(tmp_path / "app-1", *lines))
+    path.write_bytes(path.read_bytes() + planned(2, "id = 2", at=1).encode())
+    found = spark_scans(table, str(path))
+    assert found.unread == []
+    assert [scan.filter for scan in found.scans] == ["id = 1", "id = 2"]
+    assert found.scans[0].bytes == 3
+
+
+def test_a_log_that_is_written_is_read_as_far_as_it_is(table: Table, tmp_path: Path) -> None:
+    """Five pieces, and part of a sixth."""
+    path = tmp_path / "app-1.zstd.inprogress"
+    content = b""
+    for number in range(6):
+        part = Path(
+            logged(tmp_path / "part", planned(number, f"id = {number}", at=number), compressed=True)
+        )
+        content += part.read_bytes()
+    path.write_bytes(content[:-10])
+    found = spark_scans(table, str(path))
+    filters = [scan.filter for scan in found.scans]
+    assert filters[:4] == [f"id = {number}" for number in range(4)]
+    assert len(found.unread) == 1
 
 
 def test_older_scans_and_logs_are_left_out(table: Table, tmp_path: Path) -> None:
@@ -270,6 +345,11 @@ def test_bytes_are_counted_by_column() -> None:
         ([of("region", 100), of("day", 5)], "day"),
         # A list has no order.
         ([of("all", 100), of("s.a", 5)], "s.a"),
+        # The property cannot name it.
+        ([of("id", 5), SparkScan(**{**vars(of("", 9)), "columns": {"odd (name)"}})], "id"),
+        # What the present order excludes would be read without it.
+        ([*[of("id", 1, 1, 99)] * 100, *[of("delay", 100, 100, 0)] * 5], "id"),
+        ([*[of("id", 0, 0, 100)] * 100, *[of("delay", 100, 100, 0)] * 5], "id"),
         ([of("id"), of("delay"), of("a"), of("s.a"), of("day")], "zorder(a, day, delay, id)"),
     ],
 )

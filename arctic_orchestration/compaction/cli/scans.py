@@ -18,6 +18,7 @@ from arctic_orchestration.console.display import (
 )
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
+from arctic_orchestration.lake.sort_columns import parse_clustering
 from arctic_orchestration.quantities import format_bytes, iso
 from arctic_orchestration.settings import Settings
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from arctic_orchestration.lake.spark_scans import SparkScan, SparkScans
 
 _SORT = "arctic.compaction.sort"
+#: of a filter, in characters
+_LONGEST = 200
 
 
 def scans(
@@ -89,16 +92,17 @@ def scans(
     out.print()
     shown = Rows(None, "last scans", "files", "size", "filter", text="filter")
     for scan in newest:
-        shown.add(moment(scan.at), _of(scan), _size(scan), escape(scan.filter or "none"))
+        shown.add(moment(scan.at), _of(scan), _size(scan), escape(_filter(scan)))
     shown.print()
     out.print()
     if suggested is None:
         out.print("no column to sort by is compared by scans that read anything")
-    elif suggested == now:
-        out.print(f"{_SORT} suits them: {escape(suggested)}")
+    elif _is_same(now, suggested):
+        out.print(f"{_SORT} suits them: {escape(str(now))}")
     else:
+        unset = "not set" if loaded.sort_order().is_unsorted else "not set, the table has an order"
         out.print(
-            f"[bold]{_SORT}[/] is {escape(now or 'not set')}; what these scans compare suggests "
+            f"[bold]{_SORT}[/] is {escape(now or unset)}; what these scans compare suggests "
             f"[bold]{escape(suggested)}[/]. arctic compaction plan shows its cost once it is set"
         )
 
@@ -114,6 +118,23 @@ def _print_summary(table: str, found: "SparkScans") -> None:
     )
     for reason in found.unread:
         out.print(f"[dim]not read to its end:[/] {escape(reason)}")
+
+
+def _is_same(now: str | None, suggested: str) -> bool:
+    """Whether rows are sorted by these columns; their direction does not matter to filters."""
+    try:
+        old, new = parse_clustering(now or "never"), parse_clustering(suggested)
+    except ValueError:
+        return False
+    if old is None or new is None:
+        return False
+    names = ([column.name for column in one.columns] for one in (old, new))
+    return old.z_order == new.z_order and next(names) == next(names)
+
+
+def _filter(scan: "SparkScan") -> str:
+    text = scan.filter or "none"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _of(scan: "SparkScan") -> str:
