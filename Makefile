@@ -96,7 +96,10 @@ bench-queue: $(STAMP)  ## what a pass over the run queue costs with 1,000 rules,
 
 bench-compaction: $(STAMP)  ## what merging small files costs, beside Iceberg, delta-rs, pyarrow and DuckDB
 	sh tools/ensure_iceberg_spark
+	sh tools/ensure_s3_server
 	$(BIN)/python -m benchmarks.compaction
+	$(BIN)/python -m benchmarks.whole_tables
+	$(BIN)/python -m benchmarks.whole_tables --place s3
 	$(BIN)/python -m benchmarks.many_tables
 
 bench-merging: $(STAMP)  ## what merges cost that sort, delete or find other columns, and what readers save

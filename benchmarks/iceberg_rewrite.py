@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
@@ -33,16 +33,21 @@ class IcebergUnavailable(Exception):
 class IcebergPeer:
     """The process with Iceberg's session. As a context manager, it is ended with the block.
 
+    Args:
+        home: with the catalog, which :func:`~arctic_orchestration.lake.open_catalog` opens, too.
+        more: further properties of Spark.
+
     Errors:
         IcebergUnavailable: the session cannot be started.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, more: Mapping[str, str] | None = None) -> None:
         if not _PYTHON.exists():
             raise IcebergUnavailable("no environment; sh tools/ensure_iceberg_spark makes one")
-        home.mkdir(parents=True)
+        home.mkdir(parents=True, exist_ok=True)
         self._log = home / "stderr.log"
-        command = [str(_PYTHON), "-m", "benchmarks.iceberg_rewrite", str(home)]
+        properties = json.dumps(dict(more or {}))
+        command = [str(_PYTHON), "-m", "benchmarks.iceberg_rewrite", str(home), properties]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 command,
@@ -82,6 +87,10 @@ class IcebergPeer:
 
         return work
 
+    def rewrite(self, name: str) -> None:
+        """``rewrite_data_files`` of all files of a table of the catalog."""
+        self._ask("rewrite", name)
+
     def _ask(self, command: str, argument: str) -> Any:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([command, argument]) + "\n")
@@ -111,6 +120,7 @@ def main() -> None:
             "spark.driver.memory": DRIVER_MEMORY,
             # Not the tests' options, which make a JVM start fast and work slowly.
             "spark.driver.extraJavaOptions": "-XX:+UseG1GC",
+            **json.loads(sys.argv[2]),
         },
     )
     tables = 0
