@@ -5,22 +5,28 @@ curve over two, without one row in a hundred, by position and by value, and with
 renamed, widened and added since. They take turns, and each is merged by the engine that a merge
 chooses and by Spark's rows. CPU seconds are those of Python, the JVM and its Python workers; bytes
 are those of the files that pyiceberg plans to read for a filter that keeps one value in a hundred.
+delta-rs, which sorts by its z-order alone, does the same to a Delta table of the files.
 """
 
 import argparse
 import math
 import os
 import platform
+import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import psutil
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pyspark
+from deltalake import DeltaTable, WriterProperties, convert_to_deltalake
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, StringType
 from rich.console import Console
@@ -42,7 +48,7 @@ from arctic_orchestration_tests.lake.delete_writer import (
     add_position_deletes,
 )
 from benchmarks.compaction import cpu_seconds, family
-from benchmarks.compaction_files import SCHEMA, write_files
+from benchmarks.compaction_files import SCHEMA, ZSTD_LEVEL, write_files
 
 FILES, ROWS = 16, 175_000
 
@@ -80,6 +86,8 @@ CASES: dict[str, tuple[str | None, Callable[[Table], None]]] = {
     "other columns": (None, _with_other_columns),
 }
 ENGINES = {"Arrow": None, "Spark": Engine.SPARK}
+#: the columns of delta-rs' z-order for the same case
+CURVES = {"by origin": ["origin"], "zorder(origin, dep_delay)": ["origin", "dep_delay"]}
 FILTERS = ("origin = 'X05'", "dep_delay = 7")
 
 
@@ -106,6 +114,7 @@ def main() -> None:
         runs: dict[tuple[str, str], list[Run]] = {
             (case, engine): [] for case in CASES for engine in ENGINES
         }
+        curved: dict[str, list[float]] = {case: [] for case in CURVES}
         for turn in track(range(repeat + 1), "merging", console=console):
             for number, (case, (rule, prepare)) in enumerate(CASES.items()):
                 for name, engine in ENGINES.items():
@@ -123,8 +132,18 @@ def main() -> None:
                     if turn:
                         runs[(case, name)].append(run)
                     catalog.purge_table(table.name())
+                if case in CURVES:
+                    curved[case].append(_by_delta(Path(folder) / "delta", files, CURVES[case]))
         spark.stop()
-    shown = Rows("merged files", "CPU s", "of plain", "wall s", "by Spark's rows, CPU s", *FILTERS)
+    shown = Rows(
+        "merged files",
+        "CPU s",
+        "of plain",
+        "wall s",
+        "by Spark's rows, CPU s",
+        "delta-rs",
+        *FILTERS,
+    )
     plain = _median(one.cpu for one in runs[("as they are", "Arrow")])
     for case in CASES:
         measured = runs[(case, "Arrow")]
@@ -135,6 +154,7 @@ def main() -> None:
             f"{cpu / plain:.2f}",
             f"{_median(one.wall for one in measured):.1f}",
             f"{_median(one.cpu for one in runs[(case, 'Spark')]):.1f}",
+            f"{_median(curved[case][1:]):.1f}" if case in curved else "",
             *(
                 f"{_median(one.shares[place] for one in measured):.0%}"
                 for place in range(len(FILTERS))
@@ -149,6 +169,28 @@ def main() -> None:
 
 def _median(values: Iterable[float]) -> float:
     return statistics.median(values)
+
+
+def _by_delta(directory: Path, files: Sequence[Path], columns: list[str]) -> float:
+    """The CPU seconds of ``optimize.z_order`` of the same files, to as many."""
+    directory.mkdir()
+    for file in files:
+        os.link(file, directory / file.name)
+    convert_to_deltalake(str(directory))
+    table, process = DeltaTable(str(directory)), [psutil.Process()]
+    before = cpu_seconds(process)
+    table.optimize.z_order(
+        columns,
+        target_size=math.ceil(sum(file.stat().st_size for file in files) / FILES),
+        max_concurrent_tasks=2,
+        writer_properties=WriterProperties(compression="ZSTD", compression_level=ZSTD_LEVEL),
+    )
+    cpu = sum(cpu_seconds(process).values()) - sum(before.values())
+    assert pads.dataset([urlsplit(uri).path for uri in table.file_uris()]).count_rows() == (
+        FILES * ROWS
+    )
+    shutil.rmtree(directory)
+    return cpu
 
 
 def _merged(spark: pyspark.sql.SparkSession, table: Table, engine: Engine | None) -> Run:
