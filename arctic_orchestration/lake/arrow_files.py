@@ -31,8 +31,9 @@ _MOST_HELD, _BUFFER = 64 * MIB, MIB
 #: A dictionary is worth its hashes if columns take less than this part of their plain size with it;
 #: compression makes up for less than that.
 _WORTH_A_DICTIONARY = 0.75
-#: Texts that take no more bytes a value in any input stay dictionaries from input to output.
-_SMALL_TEXT = 3
+#: Texts that take no more bytes a value in any input stay dictionaries from input to output, if
+#: their dictionaries have no more bytes in the file: each piece of a row group has a copy.
+_SMALL_TEXT, _SMALL_DICTIONARY = 3, 32 * 1024
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 #: parquet-java's own level, which Spark and Iceberg's other writers share.
 ZSTD_LEVEL = 3
@@ -120,6 +121,8 @@ def _is_small_text(column: pq.ColumnChunkMetaData) -> bool:
     return bool(
         column.physical_type == "BYTE_ARRAY"
         and column.has_dictionary_page
+        and column.dictionary_page_offset is not None
+        and column.data_page_offset - column.dictionary_page_offset <= _SMALL_DICTIONARY
         and column.total_uncompressed_size <= _SMALL_TEXT * column.num_values
     )
 

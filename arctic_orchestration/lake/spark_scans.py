@@ -33,7 +33,8 @@ _FILES, _BYTES = "number of result data files", "total data file size (bytes)"
 _SKIPPED = "number of skipped data files"
 #: A text may have line breaks, and what else ends the filters.
 _FILTERS = re.compile(
-    r"filters=(.*?),? (?:runtimeFilters=[^']*groupedBy|groupedBy)=[^']*$", re.DOTALL
+    r"filters=(.*?),? (?:runtimeFilters=(?:(?! groupedBy=)[^'])* groupedBy|groupedBy)=[^']*$",
+    re.DOTALL,
 )
 _SNAPSHOT = re.compile(r"snapshotId=(\d+)")
 #: Spark adds it to each comparison; it excludes next to nothing.
@@ -45,7 +46,8 @@ _COMPARED = r"(?<![\w.])({names}) (?:=|<|<=|>|>=|IN|LIKE|IS NULL)(?= |$|[,)])"
 _Log = tuple[FileSystem, FileInfo]
 #: A column is worth sorting by if its scans are of this part of the first one's bytes.
 _WORTH_IT = 0.25
-_CHUNK = 1 << 10
+#: Read at a time of a log, and requested at a time of a store.
+_CHUNK, _BUFFER = 1 << 10, 1 << 20
 
 
 @dataclass(kw_only=True)
@@ -127,7 +129,7 @@ def suggested_sort(table: Table, scans: Sequence[SparkScan]) -> str | None:
     partitioned = {one.source_id for one in spec.fields if one.transform == IdentityTransform()}
     weights = {
         name: weight
-        for name, weight in _unskipped(scans).most_common()
+        for name, weight in _unskipped(table, scans).most_common()
         if weight
         and _is_written_as(name)
         and isinstance(type_of(schema, name), SORTED)
@@ -145,18 +147,22 @@ def suggested_sort(table: Table, scans: Sequence[SparkScan]) -> str | None:
     return ", ".join(names[:MOST_CURVED])
 
 
-def _unskipped(scans: Sequence[SparkScan]) -> Counter[str]:
+def _unskipped(table: Table, scans: Sequence[SparkScan]) -> Counter[str]:
     """Returns by column how many bytes its scans had read if the order excluded no file.
 
-    Otherwise, the columns of the present order would seem to need none.
+    Otherwise, the columns of the present order would seem to need none. Where a scan compares what
+    the table is partitioned by, the partitions may have excluded its files.
     """
+    sources = {one.source_id for one in table.spec().fields}
+    partitioned = set(map(table.schema().find_column_name, sources))
     files = sum(scan.files or 0 for scan in scans)
-    mean = sum(scan.bytes or 0 for scan in scans if scan.files) / files if files else 0.0
+    mean = sum(scan.bytes or 0 for scan in scans if scan.files) / files if files else 1.0
     found: Counter[str] = Counter()
     for scan in scans:
-        number = scan.files or 0
-        size = (scan.bytes or 0) / number if number else mean
-        weight = scan.bytes or 0 if scan.files is None else size * (number + (scan.skipped or 0))
+        weight: float = scan.bytes or 0
+        if scan.files is not None and not scan.columns & partitioned:
+            size = weight / scan.files if scan.files else mean
+            weight = size * (scan.files + (scan.skipped or 0))
         for column in scan.columns:
             found[column] += round(weight)
     return found
@@ -293,7 +299,8 @@ def _lines(store: FileSystem, path: str) -> Iterator[bytes]:
     end = path.removesuffix(".inprogress").removesuffix(".compact").rpartition(".")[2]
     if end in _OTHER_CODECS:
         raise ValueError(f"compressed by {end}; spark.eventLog.compression.codec=zstd can be read")
-    with store.open_input_stream(path, compression=_CODECS.get(end)) as stream:
+    codec = _CODECS.get(end)
+    with store.open_input_stream(path, compression=codec, buffer_size=_BUFFER) as stream:
         begun: list[bytes] = []
         # What comes before the end of a log that is cut off is in small pieces.
         while found := stream.read(_CHUNK):

@@ -232,6 +232,15 @@ def test_texts_that_are_large_in_any_file_stay_texts(tmp_path: Path, words: list
     assert words_of([output]) == words_of(paths)
 
 
+def test_a_large_dictionary_is_not_kept(tmp_path: Path) -> None:
+    """Each piece of its row group would have a copy, and row groups would be small."""
+    words = [f"text {number * 7919 % 14_000:07}" for number in range(200_000)]
+    path = texts(tmp_path / "in.parquet", words)
+    column = pq.read_metadata(path).row_group(0).column(0)
+    assert column.total_uncompressed_size < 3 * len(words)
+    assert texts_of(TEXT, [path]) == frozenset()
+
+
 def test_nothing_is_left_of_deleted_texts(tmp_path: Path) -> None:
     """Neither in the file nor in its bounds; the input's dictionary has them."""
     words = [None if number % 2 else "bob" for number in range(1_000)]

@@ -313,10 +313,13 @@ def test_logs_on_s3_are_read_with_the_tables_properties(table: Table, store: Obj
     path = f"s3://{BUCKET}/events/app-1"
     io = load_file_io(store.properties, path)
     with io.new_output(path).create() as stream:
-        stream.write(planned(1, "id = 1").encode() + b"\n")
+        stream.write(planned(1, "id = 1").encode() + b"\n" + b"{}\n" * 100_000)
     table.io.properties.update(store.properties)
+    store.requests.clear()
     (scan,) = spark_scans(table, f"s3://{BUCKET}/events").scans
     assert scan.columns == {"id"}
+    # Some to find the log, and one for it.
+    assert len(store.requests) < 10
     table.io.properties["s3.secret-access-key"] = ""
     table.io.properties["s3.access-key-id"] = "unknown"
     with pytest.raises(LakeError, match=f"s3://{BUCKET}/events cannot be listed"):
@@ -350,6 +353,9 @@ def test_bytes_are_counted_by_column() -> None:
         # What the present order excludes would be read without it.
         ([*[of("id", 1, 1, 99)] * 100, *[of("delay", 100, 100, 0)] * 5], "id"),
         ([*[of("id", 0, 0, 100)] * 100, *[of("delay", 100, 100, 0)] * 5], "id"),
+        ([of("id", 0, 0, 100)], "id"),
+        # But not what partitions exclude.
+        ([*[of("region delay", 1, 1, 99)] * 100, *[of("id", 100, 100, 0)] * 20], "id"),
         ([of("id"), of("delay"), of("a"), of("s.a"), of("day")], "zorder(a, day, delay, id)"),
     ],
 )
