@@ -174,8 +174,9 @@ def main() -> None:
         for turn in range(2 + given.runs):
             is_warm = turn >= 2
             # None is always the last one, when others have filled caches.
-            order = [*ways.items()][turn % len(ways) :] + [*ways.items()][: turn % len(ways)]
-            for number, (name, work) in enumerate(order):
+            first = turn % len(ways)
+            order = [*ways][first:] + [*ways][:first]
+            for number, name in enumerate(order):
                 progress.update(todo, description=f"{name}: a table", advance=1)
                 some = paths if is_warm else paths[:_WARM]
                 table = _table(catalog, root, f"flights_{turn}_{number}", some)
@@ -184,7 +185,7 @@ def main() -> None:
                 own = (lambda: peer.processes) if name == _ICEBERG else partial(family, peer)
                 os.sync()
                 cpu, wall = cpu_seconds(_processes(own)), time.perf_counter()
-                work(table)
+                ways[name](table)
                 wall, after = time.perf_counter() - wall, cpu_seconds(_processes(own))
                 assert cpu.keys() <= after.keys(), "a process ended, with its CPU seconds"
                 assert _content(table) == before, name

@@ -104,7 +104,8 @@ def spark_scans(
         try:
             application.read(_lines(store, file.path))
         except (OSError, pa.ArrowException, ValueError) as error:
-            found.unread.append(f"{file.path}: {str(error).splitlines()[0]}")
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            found.unread.append(f"{file.path}: {first}")
     scans = (scan for one in applications.values() for scan in one.scans() if scan.at >= since)
     found.scans = sorted(scans, key=lambda scan: scan.at)
     return found
@@ -114,7 +115,8 @@ def bytes_by_column(scans: Iterable[SparkScan]) -> Counter[str]:
     """Returns how many bytes the scans read that compare a column."""
     found: Counter[str] = Counter()
     for scan in scans:
-        for column in scan.columns:
+        # Columns of equal bytes stay in this order.
+        for column in sorted(scan.columns):
             found[column] += scan.bytes or 0
     return found
 
@@ -163,7 +165,7 @@ def _unskipped(table: Table, scans: Sequence[SparkScan]) -> Counter[str]:
         if scan.files is not None and not scan.columns & partitioned:
             size = weight / scan.files if scan.files else mean
             weight = size * (scan.files + (scan.skipped or 0))
-        for column in scan.columns:
+        for column in sorted(scan.columns):
             found[column] += round(weight)
     return found
 

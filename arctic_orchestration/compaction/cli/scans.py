@@ -1,5 +1,6 @@
 """``arctic compaction scans``: a table's scans in Spark's event logs, and what order suits them."""
 
+import contextlib
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,13 +10,7 @@ from rich.progress import track
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.cli.context import Lake, TableArgument, age_option
-from arctic_orchestration.console.display import (
-    Rows,
-    console,
-    counted,
-    moment,
-    print_json,
-)
+from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.lake.sort_columns import parse_clustering
@@ -45,17 +40,13 @@ def scans(
     Of scans by Iceberg's runtime: their filters, the data files and bytes that each one read, and
     the order of rows that suits them.
     """
-    from arctic_orchestration.lake.spark_scans import (
-        bytes_by_column,
-        spark_scans,
-        suggested_sort,
-    )
+    from arctic_orchestration.lake.spark_scans import bytes_by_column, spark_scans, suggested_sort
 
     begin = utc_now() - age_option("--since", since)
     loaded = Lake(Settings.from_environment()).table(table)
     out = Console(stderr=True)
     progress = partial(
-        track, description="reading event logs", console=out, transient=True,
+        track, description="reading Spark's event logs", console=out, transient=True,
         disable=not out.is_terminal,
     )  # fmt: skip
     found = spark_scans(loaded, logs, begin, progress)
@@ -96,7 +87,7 @@ def scans(
     shown.print()
     out.print()
     if suggested is None:
-        out.print("no column to sort by is compared by scans that read anything")
+        out.print("these scans compare no column that files can be sorted by")
     elif _is_same(now, suggested):
         out.print(f"{_SORT} suits them: {escape(str(now))}")
     else:
@@ -122,14 +113,14 @@ def _print_summary(table: str, found: "SparkScans") -> None:
 
 def _is_same(now: str | None, suggested: str) -> bool:
     """Whether rows are sorted by these columns; their direction does not matter to filters."""
-    try:
-        old, new = parse_clustering(now or "never"), parse_clustering(suggested)
-    except ValueError:
-        return False
-    if old is None or new is None:
-        return False
-    names = ([column.name for column in one.columns] for one in (old, new))
-    return old.z_order == new.z_order and next(names) == next(names)
+    with contextlib.suppress(ValueError):
+        return _columns(now or "never") == _columns(suggested)
+    return False
+
+
+def _columns(text: str) -> tuple[bool, list[str]] | None:
+    found = parse_clustering(text)
+    return None if found is None else (found.z_order, [column.name for column in found.columns])
 
 
 def _filter(scan: "SparkScan") -> str:
