@@ -105,7 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5)
     repeat = parser.parse_args().repeat
-    console = Console()
+    console = Console(width=120)
     with tempfile.TemporaryDirectory(prefix="arctic-merging-") as folder:
         settings = Settings.from_environment({"ARCTIC_LAKE": folder})
         spark = spark_session(settings)

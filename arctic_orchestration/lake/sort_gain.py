@@ -19,7 +19,7 @@ from arctic_orchestration.lake.scan_sizes import scanned_files
 from arctic_orchestration.lake.sort_columns import Clustering
 
 #: CPU time of a merge that only decodes is 1: BENCHMARKS.md
-_ONE_COLUMN, _MORE_COLUMNS, _CURVE = 1.4, 1.6, 1.7
+_ONE_COLUMN, _MORE_COLUMNS, _CURVE = 1.9, 2.1, 2.2
 _MOST_VALUES = 64
 
 
