@@ -1,5 +1,6 @@
 """Which groups Arrow decodes, with the columns and statistics of the table."""
 
+import datetime as dt
 import decimal
 import math
 import re
@@ -13,6 +14,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import NullOrder
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     DecimalType,
     DoubleType,
@@ -23,11 +26,14 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampType,
+    TimestamptzType,
 )
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.lake import ensure_table
+from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration.lake.merging.plain_files import PlainFiles, plain_files
 from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS
@@ -195,3 +201,71 @@ def test_why_spark_reads_a_group(
         assert reason == f"{path} has two columns of one name or field id"
     moved = found([first, second], [1, "x"], **{"org.apache.spark.legacyDateTime": ""})
     assert moved == f"{path} was written by a Spark that counted old dates otherwise"
+
+
+def _moment(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC)
+
+
+#: before the first year of nanoseconds, before Gregory's calendar, and the last microsecond
+MOMENTS = [
+    _moment("2026-03-29 01:30:00.000001"),
+    _moment("1500-02-28 23:59:59.999999"),
+    None,
+    _moment("1969-12-31 23:59:59.999999"),
+    _moment("9999-12-31 23:59:59.999999"),
+]
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["with-hints", "without-hints"])
+@pytest.mark.parametrize("engine", Engine)
+def test_timestamps_of_96_bits_are_moments_in_utc(
+    spark: SparkSession, catalog: Catalog, tmp_path: Path, engine: Engine, stored: bool
+) -> None:
+    """As in files that were imported from Hive: by either engine, deleted by value, and sorted."""
+    at = NestedField(2, "at", TimestamptzType())
+    table = ensure_table(catalog, "lake.imported", Schema(NestedField(1, "id", LongType()), at))
+    rows = [{"id": number, "at": at} for number, at in enumerate(MOMENTS)]
+    fill(table, rows[:3], rows[3:])
+    for file in group_of(table).files:
+        imported = {"use_deprecated_int96_timestamps": True, "store_schema": stored}
+        pq.write_table(pq.read_table(file.path), file.path, **imported)
+        assert pq.read_metadata(file.path).schema.column(1).physical_type == "INT96"
+    group = group_of(table)
+    assert isinstance(plain_files(table, group), PlainFiles)
+
+    def result(found: FileGroup) -> list[tuple[int, dt.datetime | None]]:
+        (output,) = merged(spark, table, found, engine=engine).outputs
+        assert pq.read_metadata(output.path).schema.column(1).physical_type == "INT64"
+        return [(row["id"], row["at"]) for row in pq.read_table(output.path).to_pylist()]
+
+    assert sorted(result(group)) == list(enumerate(MOMENTS))
+    gone = [(MOMENTS[1],), (MOMENTS[2],), (_moment("2026-01-01"),)]
+    value = equality_delete(tmp_path / "v.parquet", table, ["at"], gone)
+    left = result(with_deletes(group, {0: [value], 1: [value]}))
+    assert sorted(number for number, _ in left) == [0, 3, 4]
+    with table.update_sort_order() as update:
+        update.desc("at", IdentityTransform(), NullOrder.NULLS_LAST)
+    table.refresh()
+    assert [number for number, _ in result(group)] == [4, 0, 3, 1, 2]
+
+
+def test_timestamps_of_96_bits_without_a_zone_are_left_to_spark(catalog: Catalog) -> None:
+    """So are those inside of others: Arrow would read both as nanoseconds."""
+    inside = StructType(NestedField(3, "at", TimestamptzType()))
+    local = Schema(NestedField(1, "at", TimestampType()))
+    for schema, at, name in (
+        (local, dt.datetime(2026, 1, 1), "at is read as timestamp[us, tz=UTC], expected timestamp"),
+        (
+            Schema(NestedField(1, "of", inside)),
+            {"at": _moment("2026-01-01")},
+            "of.at is read as timestamp",
+        ),
+    ):
+        name_of_table = f"lake.{schema.fields[0].name}"
+        table = ensure_table(catalog, name_of_table, schema)
+        fill(table, [{schema.fields[0].name: at}], [{schema.fields[0].name: at}])
+        for file in group_of(table).files:
+            rows = pq.read_table(file.path)
+            pq.write_table(rows, file.path, use_deprecated_int96_timestamps=True)
+        assert f"column {name}" in str(plain_files(table, group_of(table)))

@@ -208,7 +208,7 @@ def _hindrances(footers: Sequence[Footer], schema: Schema, names: Names | None) 
         (footer.schema, footer.key_values.get(b"ARROW:schema")): footer for footer in footers
     }
     for footer in schemas.values():
-        found = footer.metadata.schema.to_arrow_schema()
+        found = _as_read(footer)
         mapped = None if has_ids(found) else names
         ids = [number for _, number in fields_of(found, mapped) if number is not None]
         if len(set(ids)) < len(ids) or len(set(found.names)) < len(found):
@@ -216,6 +216,21 @@ def _hindrances(footers: Sequence[Footer], schema: Schema, names: Names | None) 
             continue
         for path, kind, wanted in _unlike(schema.as_struct(), found, mapped):
             yield f"{footer.path}: column {path} is read as {kind}, expected {wanted}"
+
+
+def _as_read(footer: Footer) -> pa.Schema:
+    """Returns the columns with the types that :func:`pieces` reads them with.
+
+    Timestamps of 96 bits, as Hive, Impala and Spark write them, are microseconds in UTC.
+    """
+    found = footer.metadata.schema.to_arrow_schema()
+    leaves = footer.metadata.schema
+    for leaf in map(leaves.column, range(len(leaves))):
+        # Inside of others, Spark converts them; a name with a dot may be mistaken for that.
+        place = -1 if "." in leaf.path else found.get_field_index(leaf.path)
+        if place >= 0 and leaf.physical_type == "INT96":
+            found = found.set(place, found.field(place).with_type(pa.timestamp("us", "UTC")))
+    return found
 
 
 def _too_many(rows: int, footers: Sequence[Footer]) -> Iterator[str]:
