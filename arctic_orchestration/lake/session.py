@@ -14,6 +14,7 @@ from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.lake.connect import connect_session
 from arctic_orchestration.lake.java import find_java
 from arctic_orchestration.lake.java_errors import one_line
+from arctic_orchestration.lake.python_daemon import daemon_module
 from arctic_orchestration.settings import Settings
 
 #: Without these, files would be written or read wrongly; a session without them is refused.
@@ -68,25 +69,30 @@ def spark_properties(
     if settings.spark_remote is not None:
         merged = _PREFERRED | NEEDED | dict(properties or {})
     else:
-        merged = _with_jvm_options(_of_the_driver(settings) | NEEDED | dict(properties or {}))
+        chosen = dict(properties or {})
+        own = _of_the_driver(settings, chosen.get("spark.master", settings.spark_master))
+        merged = _with_jvm_options(own | NEEDED | chosen)
     _refuse_contradictions(merged)
     return merged
 
 
-def _of_the_driver(settings: Settings) -> dict[str, str]:
+def _of_the_driver(settings: Settings, master: str) -> dict[str, str]:
     own = {
         "spark.app.name": "arctic",
-        "spark.master": settings.spark_master,
+        "spark.master": master,
         # Only the files outlive the session, so the directory keeps nothing else.
         "spark.sql.warehouse.dir": str(settings.lake.resolve() / ".spark"),
         **_PREFERRED,
         **_OF_THE_DRIVER,
     }
-    if _stays_on_this_machine(settings.spark_master):
+    if _stays_on_this_machine(master):
         own |= {
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
         }
+    daemon = daemon_module(master)
+    if daemon is not None:
+        own["spark.python.daemon.module"] = daemon
     return own
 
 
@@ -115,7 +121,7 @@ def spark_session(settings: Settings, properties: Mapping[str, str] | None = Non
     if settings.spark_remote is not None:
         return connect_session(settings.spark_remote, configuration)
     _require_answer(configuration["spark.master"])
-    prepare_environment(settings.spark_master)
+    prepare_environment(configuration["spark.master"])
     builder = SparkSession.builder
     for key, value in configuration.items():
         builder = builder.config(key, value)
