@@ -14,7 +14,6 @@ from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.lake.connect import connect_session
 from arctic_orchestration.lake.java import find_java
 from arctic_orchestration.lake.java_errors import one_line
-from arctic_orchestration.lake.python_daemon import daemon_module
 from arctic_orchestration.settings import Settings
 
 #: Without these, files would be written or read wrongly; a session without them is refused.
@@ -90,9 +89,6 @@ def _of_the_driver(settings: Settings, master: str) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
         }
-    daemon = daemon_module(master)
-    if daemon is not None:
-        own["spark.python.daemon.module"] = daemon
     return own
 
 

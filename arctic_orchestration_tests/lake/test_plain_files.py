@@ -10,10 +10,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
@@ -217,20 +220,35 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize("stored", [True, False], ids=["with-hints", "without-hints"])
+def _imported(spark: SparkSession, table: Table, place: Path) -> None:
+    """Replaces the table's files by what Spark writes for Hive: INT96, and no field ids."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    session.conf.set("spark.sql.parquet.int96RebaseModeInWrite", "CORRECTED")
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    for number, file in enumerate(group_of(table).files):
+        rows = pq.read_table(file.path).to_pylist()
+        frame = session.createDataFrame(rows, "id long, at timestamp").coalesce(1)
+        frame.write.parquet(str(place / f"{number}"))
+        (written,) = (place / f"{number}").glob("*.parquet")
+        written.rename(file.path)
+        column = pq.read_metadata(file.path).schema.column(1)
+        assert (column.path, column.physical_type) == ("at", "INT96")
+    names = create_mapping_from_schema(table.schema())
+    with table.transaction() as change:
+        change.set_properties({"schema.name-mapping.default": names.model_dump_json()})
+
+
 @pytest.mark.parametrize("engine", Engine)
 def test_timestamps_of_96_bits_are_moments_in_utc(
-    spark: SparkSession, catalog: Catalog, tmp_path: Path, engine: Engine, stored: bool
+    spark: SparkSession, catalog: Catalog, tmp_path: Path, engine: Engine
 ) -> None:
     """As in files that were imported from Hive: by either engine, deleted by value, and sorted."""
     at = NestedField(2, "at", TimestamptzType())
     table = ensure_table(catalog, "lake.imported", Schema(NestedField(1, "id", LongType()), at))
     rows = [{"id": number, "at": at} for number, at in enumerate(MOMENTS)]
     fill(table, rows[:3], rows[3:])
-    for file in group_of(table).files:
-        imported = {"use_deprecated_int96_timestamps": True, "store_schema": stored}
-        pq.write_table(pq.read_table(file.path), file.path, **imported)
-        assert pq.read_metadata(file.path).schema.column(1).physical_type == "INT96"
+    _imported(spark, table, tmp_path)
     group = group_of(table)
     assert isinstance(plain_files(table, group), PlainFiles)
 
@@ -248,18 +266,29 @@ def test_timestamps_of_96_bits_are_moments_in_utc(
         update.desc("at", IdentityTransform(), NullOrder.NULLS_LAST)
     table.refresh()
     assert [number for number, _ in result(group)] == [4, 0, 3, 1, 2]
+    # Spark 3.0 counted days before 1582 as Julian, without a note in the file.
+    path = Path(group.files[0].path)
+    written = path.read_bytes()
+    for version, by_arrow in ((b"3.0.3", False), (b"3.1.0", True)):
+        path.write_bytes(written.replace(pyspark.__version__.encode(), version))
+        assert isinstance(plain_files(table, group), PlainFiles) == by_arrow
 
 
 def test_timestamps_of_96_bits_without_a_zone_are_left_to_spark(catalog: Catalog) -> None:
-    """So are those inside of others: Arrow would read both as nanoseconds."""
+    """So are those inside of others, and those that Arrow wrote, which it may misread."""
     inside = StructType(NestedField(3, "at", TimestamptzType()))
     local = Schema(NestedField(1, "at", TimestampType()))
     for schema, at, name in (
-        (local, dt.datetime(2026, 1, 1), "at is read as timestamp[us, tz=UTC], expected timestamp"),
+        (local, dt.datetime(2026, 1, 1), "at is read as timestamp[ns], expected timestamp"),
         (
             Schema(NestedField(1, "of", inside)),
             {"at": _moment("2026-01-01")},
             "of.at is read as timestamp",
+        ),
+        (
+            Schema(NestedField(1, "by_arrow", TimestamptzType())),
+            _moment("2026-01-01"),
+            "by_arrow is read as timestamp[ns",
         ),
     ):
         name_of_table = f"lake.{schema.fields[0].name}"

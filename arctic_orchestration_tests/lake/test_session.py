@@ -2,12 +2,9 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
-import pyarrow as pa
-import pyspark
 import pytest
 from dagster_pyspark import LazyPySparkResource
 from pyiceberg.catalog import Catalog
@@ -17,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import ConfigurationError, LakeError
 from arctic_orchestration.lake import append, ensure_table, open_catalog, spark_properties
-from arctic_orchestration.lake.python_daemon import daemon_module, without_archive
 from arctic_orchestration.lake.spark_resource import pyspark_resource
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.lake.conftest import settings_for
@@ -49,38 +45,6 @@ def test_a_driver_for_a_cluster_elsewhere_is_not_bound_to_loopback(tmp_path: Pat
     assert spark_properties(here)["spark.driver.host"] == "127.0.0.1"
     by_property = spark_properties(settings_for(tmp_path), {"spark.master": "k8s://lake.example"})
     assert "spark.driver.host" not in by_property
-    assert "spark.python.daemon.module" not in by_property
-
-
-def test_python_workers_are_forked_with_their_modules(
-    classic_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the installed PySpark, not of its archive; another Python need not have this package."""
-
-    def modules(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyspark
-
-        found = "arctic_orchestration.lake.arrow_rows" in sys.modules
-        yield pa.RecordBatch.from_pydict({"found": [found], "path": [pyspark.__file__]})
-
-    # In workers that no test has used before.
-    classic_spark.sparkContext.environment["OF_THIS_TEST"] = "1"
-    try:
-        frame = classic_spark.range(1).coalesce(1).mapInArrow(modules, "found boolean, path string")
-        assert frame.collect() == [(True, pyspark.__file__)]
-    finally:
-        del classic_spark.sparkContext.environment["OF_THIS_TEST"]
-    assert daemon_module("local[2]") == "arctic_orchestration.lake.python_daemon"
-    assert daemon_module("spark://127.0.0.1:7077") is None
-    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
-    assert daemon_module("local[2]") is None
-
-
-def test_an_archive_of_another_pyspark_is_kept(tmp_path: Path) -> None:
-    """As of a Spark that ``SPARK_HOME`` names: its version may be another one."""
-    own = str(Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip")
-    others = [str(tmp_path / "python" / "lib" / "pyspark.zip"), "pyspark.zip", "", str(tmp_path)]
-    assert without_archive([own, *others]) == others
 
 
 def test_an_asset_appends_with_the_resource(

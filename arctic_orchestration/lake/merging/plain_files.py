@@ -205,7 +205,8 @@ def _hindrances(footers: Sequence[Footer], schema: Schema, names: Names | None) 
         if counts_days_as_julian(footer.key_values):
             yield f"{footer.path} was written by a Spark that counted old dates otherwise"
     schemas = {
-        (footer.schema, footer.key_values.get(b"ARROW:schema")): footer for footer in footers
+        (footer.schema, footer.key_values.get(b"ARROW:schema"), _has_utc_int96(footer)): footer
+        for footer in footers
     }
     for footer in schemas.values():
         found = _as_read(footer)
@@ -225,12 +226,23 @@ def _as_read(footer: Footer) -> pa.Schema:
     """
     found = footer.metadata.schema.to_arrow_schema()
     leaves = footer.metadata.schema
-    for leaf in map(leaves.column, range(len(leaves))):
+    for leaf in map(leaves.column, range(len(leaves) if _has_utc_int96(footer) else 0)):
         # Inside of others, Spark converts them; a name with a dot may be mistaken for that.
         place = -1 if "." in leaf.path else found.get_field_index(leaf.path)
         if place >= 0 and leaf.physical_type == "INT96":
             found = found.set(place, found.field(place).with_type(pa.timestamp("us", "UTC")))
     return found
+
+
+def _has_utc_int96(footer: Footer) -> bool:
+    """Returns whether Arrow reads timestamps of 96 bits by this writer as Spark reads them.
+
+    Before 1970, those of earlier versions of Arrow have a negative time of day, which Arrow itself
+    misreads (apache/arrow#48246). Spark 3.0 counted days as Julian without saying so.
+    """
+    by_arrow = (footer.metadata.created_by or "").startswith("parquet-cpp")
+    by_spark_3_0 = footer.key_values.get(b"org.apache.spark.version", b"").startswith(b"3.0.")
+    return not by_arrow and not by_spark_3_0
 
 
 def _too_many(rows: int, footers: Sequence[Footer]) -> Iterator[str]:
