@@ -277,7 +277,8 @@ def test_connections_that_forked_processes_cannot_share_are_named(tmp_path: Path
         file.flush()
         inode = os.readlink(f"/proc/self/fd/{inet.fileno()}")
         assert connections() - before == {str(lite), str(duck), inode}
-    assert connections() == before
+    # What other tests left may have been closed meanwhile.
+    assert connections() <= before
 
 
 def test_a_host_that_cannot_be_started_fails_the_run_if_that_is_wanted(make: Make) -> None:
