@@ -5,47 +5,51 @@ starts a container, it starts what the entry point of Spark's image does. There 
 rights and no limits.
 """
 
+import asyncio
 import contextlib
 import copy
-import json
 import os
-import queue
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pyspark
+from fastapi import Body, FastAPI, WebSocket, WebSocketDisconnect
 
 from arctic_orchestration.lake.java import find_java
+from arctic_orchestration_tests.service.served import listening
 
-_POD_IP = "127.0.0.1"
-_KINDS = {"pods": "Pod", "configmaps": "ConfigMap"}
+_LOOPBACK = "127.0.0.1"
 _BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+_NAMESPACE = "/api/v1/namespaces/default"
+#: of a container's environment, by the parameter of the executor that has its value
+_PARAMETERS = {
+    "--driver-url": "SPARK_DRIVER_URL",
+    "--executor-id": "SPARK_EXECUTOR_ID",
+    "--cores": "SPARK_EXECUTOR_CORES",
+    "--app-id": "SPARK_APPLICATION_ID",
+    "--hostname": "SPARK_EXECUTOR_POD_IP",
+    "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
+    "--podName": "SPARK_EXECUTOR_POD_NAME",
+}
 
 
 class Kubernetes:
-    """A namespace, with what it contains and what it ever contained."""
+    """A namespace, with what it contains and the pods that it ever contained."""
 
     def __init__(self, directory: Path) -> None:
-        self.port = 0
+        self.master = ""
         #: the pods as they were posted, oldest first
         self.posted: list[dict[str, Any]] = []
         self._directory = directory
         self._changed = threading.RLock()
-        self._version = 0
         self._objects: dict[tuple[str, str], dict[str, Any]] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._watchers: list[tuple[str, Mapping[str, str], queue.Queue[dict[str, Any]]]] = []
-
-    @property
-    def master(self) -> str:
-        """The value of ``spark.master``."""
-        return f"k8s://http://127.0.0.1:{self.port}"
+        #: all changes: the kind, what happened, and the object
+        self._events: list[tuple[str, str, dict[str, Any]]] = []
 
     def names(self) -> list[str]:
         """What is there now: ``pods/a``."""
@@ -58,66 +62,49 @@ class Kubernetes:
         with self._changed:
             if kind == "pods":
                 self.posted.append(copy.deepcopy(found))
-                found["status"] = {"phase": "Running", "podIP": _POD_IP, "containerStatuses": []}
+                found["status"] = {"phase": "Running", "podIP": _LOOPBACK}
                 self._processes[name] = self._started(found)
                 threading.Thread(target=self._wait, args=(name,), daemon=True).start()
             self._objects[kind, name] = found
-            self._notify(kind, found, "ADDED")
+            self._note(kind, "ADDED", found)
         return found
 
-    def delete(self, kind: str, name: str) -> dict[str, Any] | None:
-        """Removes an object, and ends the process of a pod; None: there is none."""
+    def delete(self, kind: str, labels: Mapping[str, str]) -> None:
+        """Removes the objects with these labels, and ends the processes of pods."""
         with self._changed:
-            found = self._objects.pop((kind, name), None)
-            if found is not None:
-                self._notify(kind, found, "DELETED")
+            for one in self.found(kind, labels):
+                name = one["metadata"]["name"]
+                del self._objects[kind, name]
                 if kind == "pods":
                     self._processes[name].kill()
-            return found
+                self._note(kind, "DELETED", one)
 
-    def found(self, kind: str, labels: Mapping[str, str]) -> dict[str, Any]:
-        """The list of the objects of a kind with these labels."""
+    def found(self, kind: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The objects of a kind with these labels."""
         with self._changed:
-            items = [
-                one for (of, _), one in self._objects.items() if of == kind and _has(one, labels)
+            found = [one for (of, _), one in self._objects.items() if of == kind]
+            return copy.deepcopy([one for one in found if _has(one, labels)])
+
+    def changes(
+        self, kind: str, labels: Mapping[str, str], since: int
+    ) -> tuple[int, list[dict[str, Any]]]:
+        """The number of all changes, and those of a kind after the first ones."""
+        with self._changed:
+            return len(self._events), [
+                {"type": event, "object": found}
+                for of, event, found in self._events[since:]
+                if of == kind and _has(found, labels)
             ]
-            version = {"resourceVersion": str(self._version)}
-            return {
-                "apiVersion": "v1",
-                "kind": f"{_KINDS.get(kind, kind)}List",
-                "metadata": version,
-                "items": copy.deepcopy(items),
-            }
-
-    @contextmanager
-    def watched(
-        self, kind: str, labels: Mapping[str, str]
-    ) -> Iterator[queue.Queue[dict[str, Any]]]:
-        """The changes from now on."""
-        events: queue.Queue[dict[str, Any]] = queue.Queue()
-        one = (kind, labels, events)
-        with self._changed:
-            self._watchers.append(one)
-        try:
-            yield events
-        finally:
-            with self._changed:
-                self._watchers.remove(one)
 
     def close(self) -> None:
         """Ends all pods."""
-        with self._changed:
-            for process in self._processes.values():
-                process.kill()
         for process in self._processes.values():
+            process.kill()
             process.wait()
 
-    def _notify(self, kind: str, found: dict[str, Any], event: str) -> None:
-        self._version += 1
-        found["metadata"]["resourceVersion"] = str(self._version)
-        for of, labels, events in self._watchers:
-            if of == kind and _has(found, labels):
-                events.put({"type": event, "object": copy.deepcopy(found)})
+    def _note(self, kind: str, event: str, found: dict[str, Any]) -> None:
+        found["metadata"]["resourceVersion"] = str(len(self._events) + 1)
+        self._events.append((kind, event, copy.deepcopy(found)))
 
     def _wait(self, name: str) -> None:
         code = self._processes[name].wait()
@@ -125,32 +112,24 @@ class Kubernetes:
             found = self._objects.get(("pods", name))
             if found is not None:
                 found["status"]["phase"] = "Failed" if code else "Succeeded"
-                self._notify("pods", found, "MODIFIED")
+                self._note("pods", "MODIFIED", found)
 
     def _started(self, pod: dict[str, Any]) -> "subprocess.Popen[bytes]":
         (container,) = pod["spec"]["containers"]
         assert container["args"] == ["executor"]
         name = pod["metadata"]["name"]
-        fields = {"status.podIP": _POD_IP, "metadata.name": name}
+        fields = {"status.podIP": _LOOPBACK, "metadata.name": name}
         given = {
-            one["name"]: one["value"]
-            if "value" in one
-            else fields[one["valueFrom"]["fieldRef"]["fieldPath"]]
+            one["name"]: one.get("value") or fields[one["valueFrom"]["fieldRef"]["fieldPath"]]
             for one in container["env"]
         }
-        options = [value for key, value in given.items() if key.startswith("SPARK_JAVA_OPT_")]
-        java = str(find_java().home / "bin" / "java")
-        classpath = str(Path(pyspark.__file__).parent / "jars" / "*")
         memory = given["SPARK_EXECUTOR_MEMORY"]
         command = [
-            *(java, *options, f"-Xms{memory}", f"-Xmx{memory}", "-cp", classpath, _BACKEND),
-            *("--driver-url", given["SPARK_DRIVER_URL"]),
-            *("--executor-id", given["SPARK_EXECUTOR_ID"]),
-            *("--cores", given["SPARK_EXECUTOR_CORES"]),
-            *("--app-id", given["SPARK_APPLICATION_ID"]),
-            *("--hostname", given["SPARK_EXECUTOR_POD_IP"]),
-            *("--resourceProfileId", given["SPARK_RESOURCE_PROFILE_ID"]),
-            *("--podName", given["SPARK_EXECUTOR_POD_NAME"]),
+            str(find_java().home / "bin" / "java"),
+            *(value for key, value in given.items() if key.startswith("SPARK_JAVA_OPT_")),
+            *(f"-Xms{memory}", f"-Xmx{memory}"),
+            *("-cp", str(Path(pyspark.__file__).parent / "jars" / "*"), _BACKEND),
+            *(word for key, value in _PARAMETERS.items() for word in (key, given[value])),
         ]
         work = self._directory / name
         work.mkdir()
@@ -166,88 +145,55 @@ def _has(found: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def _labels(selector: str) -> dict[str, str]:
-    """Of ``a=b,c=d``; what is asked with other operators is not looked at."""
-    pairs = (one.partition("=") for one in selector.split(",") if "!" not in one)
-    return {name.strip(): value.lstrip("=") for name, equals, value in pairs if equals}
+    """Of ``a=b,c!=d``, only ``a=b``: nothing here has a label that is excluded.
+
+    Errors:
+        AssertionError: the selector has another operator.
+    """
+    assert "(" not in selector, selector
+    pairs = (one.partition("=") for one in selector.split(",") if one and "!=" not in one)
+    return {name: value for name, _, value in pairs}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    kubernetes: Kubernetes
+def _app(cluster: Kubernetes) -> FastAPI:
+    app = FastAPI()
 
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+    @app.post(_NAMESPACE + "/{kind}", status_code=201)
+    def post(kind: str, found: dict[str, Any] = Body()) -> dict[str, Any]:
+        return cluster.post(kind, found)
 
-    def do_GET(self) -> None:
-        kind, _, query = self._asked()
-        labels = _labels(query.get("labelSelector", ""))
-        if query.get("watch") == "true" and "Upgrade" in self.headers:
-            # No web socket: Spark's client then watches by a response that does not end.
-            self._answer({})
-        elif query.get("watch") == "true":
-            self._stream(kind, labels)
-        else:
-            self._answer(self.kubernetes.found(kind, labels))
+    @app.get(_NAMESPACE + "/{kind}")
+    def get(kind: str, labelSelector: str = "") -> dict[str, Any]:
+        items = cluster.found(kind, _labels(labelSelector))
+        return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}
 
-    def do_POST(self) -> None:
-        kind, _, _ = self._asked()
-        self._answer(self.kubernetes.post(kind, json.loads(self._body())), 201)
+    @app.delete(_NAMESPACE + "/{kind}")
+    def delete(kind: str, labelSelector: str = "") -> dict[str, Any]:
+        cluster.delete(kind, _labels(labelSelector))
+        return {"apiVersion": "v1", "kind": "Status", "status": "Success"}
 
-    def do_DELETE(self) -> None:
-        kind, name, query = self._asked()
-        self._body()
-        if name:
-            self._answer(self.kubernetes.delete(kind, name))
-            return
-        found = self.kubernetes.found(kind, _labels(query.get("labelSelector", "")))
-        for one in found["items"]:
-            self.kubernetes.delete(kind, one["metadata"]["name"])
-        self._answer({"kind": "Status", "apiVersion": "v1", "status": "Success"})
-
-    def _asked(self) -> tuple[str, str, dict[str, str]]:
-        """Of ``/api/v1/namespaces/default/pods/a?b=c``: what is in the places of pods, a and b."""
-        found = urlsplit(self.path)
-        _, _, rest = found.path.partition("/namespaces/")
-        kind, _, name = rest.partition("/")[2].partition("/")
-        return kind, name, {key: value for key, (value, *_) in parse_qs(found.query).items()}
-
-    def _body(self) -> bytes:
-        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-
-    def _answer(self, found: Mapping[str, Any] | None, code: int = 200) -> None:
-        if found is None:
-            found, code = {"kind": "Status", "apiVersion": "v1", "reason": "NotFound"}, 404
-        body = json.dumps(found).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _stream(self, kind: str, labels: Mapping[str, str]) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        self.close_connection = True
-        with contextlib.suppress(OSError), self.kubernetes.watched(kind, labels) as events:
+    @app.websocket(_NAMESPACE + "/{kind}")
+    async def watch(socket: WebSocket, kind: str, labelSelector: str = "") -> None:
+        labels = _labels(labelSelector)
+        seen, _ = cluster.changes(kind, labels, 0)
+        await socket.accept()
+        with contextlib.suppress(WebSocketDisconnect):
             while True:
-                line = json.dumps(events.get()).encode() + b"\n"
-                self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+                seen, changes = cluster.changes(kind, labels, seen)
+                for change in changes:
+                    await socket.send_json(change)
+                await asyncio.sleep(0.05)
+
+    return app
 
 
 @contextmanager
 def kubernetes(directory: Path) -> Iterator[Kubernetes]:
     """Starts one whose pods work in the directory; it ends with the block."""
-    found = Kubernetes(directory)
-    handler = type("Handler", (_Handler,), {"kubernetes": found})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    found.port = server.server_address[1]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield found
-    finally:
-        server.shutdown()
-        server.server_close()
-        found.close()
+    cluster = Kubernetes(directory)
+    with listening(_app(cluster)) as url:
+        cluster.master = f"k8s://{url}"
+        try:
+            yield cluster
+        finally:
+            cluster.close()

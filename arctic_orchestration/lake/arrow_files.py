@@ -5,6 +5,7 @@ it is large), and one row group that is being filled.
 """
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,9 @@ _WORTH_A_DICTIONARY = 0.75
 #: their dictionaries have no more bytes in the file: each piece of a row group has a copy.
 _SMALL_TEXT, _SMALL_DICTIONARY = 3, 32 * 1024
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+_ARROW_VERSION = re.compile(r"parquet-cpp(?:-arrow)? version (\d+)")
+#: the first version of Arrow with an INT96 that all readers understand
+_WRITES_INT96 = 23
 #: parquet-java's own level, which Spark and Iceberg's other writers share.
 ZSTD_LEVEL = 3
 
@@ -147,6 +151,50 @@ def _with_one_dictionary(rows: pa.Table) -> pa.Table:
             )
             rows = rows.set_column(place, rows.schema.field(place), column)
     return rows
+
+
+def why_misread(metadata: pq.FileMetaData) -> str | None:
+    """Returns why Arrow would read old dates of a file otherwise than Spark; None: it would not.
+
+    Days before 1582 are Julian in files of Spark before 3.0, in INT96 before 3.1, and where a later
+    Spark notes it. INT96 before 1970 has a negative time of day in files of Arrow before 23, which
+    Arrow itself misreads (apache/arrow#48246).
+    """
+    key_values = metadata.metadata or {}
+    spark = key_values.get(b"org.apache.spark.version", b"")
+    if (
+        b"org.apache.spark.legacyDateTime" in key_values
+        or b"org.apache.spark.legacyINT96" in key_values
+        or spark.startswith((b"1.", b"2."))
+        or (spark.startswith(b"3.0.") and any(_int96(metadata)))
+    ):
+        return "was written by a Spark that counted old dates otherwise"
+    arrow = _ARROW_VERSION.match(metadata.created_by or "")
+    if arrow is not None and int(arrow[1]) < _WRITES_INT96 and any(_int96(metadata)):
+        return f"has INT96 by Arrow {arrow[1]}, which wrote times before 1970 otherwise"
+    return None
+
+
+def schema_as_read(metadata: pq.FileMetaData) -> pa.Schema:
+    """Returns the columns with the types that :func:`pieces` reads them with.
+
+    INT96 within other columns has nanoseconds here.
+    """
+    found = metadata.schema.to_arrow_schema()
+    for path in _int96(metadata):
+        # A name with a dot could be mistaken for a path.
+        place = -1 if "." in path else found.get_field_index(path)
+        if place >= 0:
+            found = found.set(place, found.field(place).with_type(pa.timestamp("us", "UTC")))
+    return found
+
+
+def _int96(metadata: pq.FileMetaData) -> Iterator[str]:
+    """Yields the paths of timestamps of 96 bits, which are moments in UTC."""
+    leaves = metadata.schema
+    for leaf in map(leaves.column, range(len(leaves))):
+        if leaf.physical_type == "INT96":
+            yield leaf.path
 
 
 def pieces(

@@ -23,10 +23,16 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.errors import LakeError
-from arctic_orchestration.lake.arrow_files import MIB, Observed, OutputFiles, Writing, pieces
+from arctic_orchestration.lake.arrow_files import (
+    MIB,
+    Observed,
+    OutputFiles,
+    Writing,
+    pieces,
+    why_misread,
+)
 from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.name_mapping import Names, below, has_ids, id_of
-from arctic_orchestration.lake.parquet_footers import counts_days_as_julian
 from arctic_orchestration.lake.schema import spark_schema
 from arctic_orchestration.lake.spark_versions import complete
 
@@ -241,8 +247,8 @@ def rows_of(
         observed: of the files before; this one is added.
 
     Errors:
-        LakeError: the file has no field ids, two columns of one name, or was written by a Spark
-            that counted old dates otherwise.
+        LakeError: the file has no field ids, two columns of one name, or old dates that Arrow would
+            misread.
         OSError, ArrowException: it cannot be read.
     """
     wanted = {field.field_id for schema in schemas for field in schema.fields}
@@ -252,8 +258,9 @@ def rows_of(
         nonlocal mapped
         schema = metadata.schema.to_arrow_schema()
         mapped = None if has_ids(schema) else names
-        if counts_days_as_julian(metadata.metadata or {}):
-            raise LakeError("it was written by a Spark that counted old dates otherwise")
+        why = why_misread(metadata)
+        if why is not None:
+            raise LakeError(f"it {why}")
         ids = {field.name: _id_of(field, mapped) for field in schema}
         if all(number is None for number in ids.values()):
             raise LakeError("it has no field ids")

@@ -11,7 +11,7 @@ because all data lies before it.
 Source: the Thrift compact protocol specification and parquet-format's ``parquet.thrift``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyiceberg.types as iceberg
@@ -39,16 +39,6 @@ class _Element:
     insert_at: int
     before: int
     after: int
-
-
-def counts_days_as_julian(key_values: Mapping[bytes, bytes]) -> bool:
-    """Returns whether Spark would shift the oldest dates of a file with this metadata."""
-    version = key_values.get(b"org.apache.spark.version")
-    return (
-        b"org.apache.spark.legacyDateTime" in key_values
-        or b"org.apache.spark.legacyINT96" in key_values
-        or (version is not None and version.split(b".")[0] in (b"1", b"2"))
-    )
 
 
 def with_ids(footer: bytes, schema: Schema) -> bytes:

@@ -34,11 +34,13 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.lake import ensure_table
+from arctic_orchestration.lake.arrow_rows import rows_of
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration.lake.merging.plain_files import PlainFiles, plain_files
+from arctic_orchestration.lake.name_mapping import names_of
 from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS
 from arctic_orchestration_tests.lake.merged_files import (
     equality_delete,
@@ -266,34 +268,63 @@ def test_timestamps_of_96_bits_are_moments_in_utc(
         update.desc("at", IdentityTransform(), NullOrder.NULLS_LAST)
     table.refresh()
     assert [number for number, _ in result(group)] == [4, 0, 3, 1, 2]
-    # Spark 3.0 counted days before 1582 as Julian, without a note in the file.
+
+
+def test_files_whose_old_dates_arrow_misreads_are_left_to_spark(
+    spark: SparkSession, catalog: Catalog, tmp_path: Path
+) -> None:
+    """Where Spark does not read a store itself, they are refused: nothing else reads them rightly.
+
+    Spark 3.0 has Julian days in INT96, without a note in the file; Arrow 22 a time of day below 0.
+    """
+    at = NestedField(2, "at", TimestamptzType())
+    table = ensure_table(catalog, "lake.imported", Schema(NestedField(1, "id", LongType()), at))
+    fill(table, [{"id": 1, "at": MOMENTS[0]}], [{"id": 2, "at": MOMENTS[0]}])
+    _imported(spark, table, tmp_path)
+    group = group_of(table)
     path = Path(group.files[0].path)
-    written = path.read_bytes()
-    for version, by_arrow in ((b"3.0.3", False), (b"3.1.0", True)):
-        path.write_bytes(written.replace(pyspark.__version__.encode(), version))
-        assert isinstance(plain_files(table, group), PlainFiles) == by_arrow
+    by_spark = path.read_bytes()
+    pq.write_table(pq.read_table(path), path, use_deprecated_int96_timestamps=True)
+    by_arrow = path.read_bytes()
+    spark_version = pyspark.__version__.encode()
+    arrow_version = re.findall(rb"parquet-cpp-arrow version (\d\d)", by_arrow)[0]
+    for written, found, version, why in (
+        (by_spark, spark_version, b"3.1.0", None),
+        (by_spark, spark_version, b"3.0.3", "was written by a Spark that counted old dates"),
+        (by_arrow, b"version " + arrow_version, b"version 23", None),
+        (
+            by_arrow,
+            b"version " + arrow_version,
+            b"version 22",
+            "has INT96 by Arrow 22, which wrote",
+        ),
+    ):
+        path.write_bytes(written.replace(found, version))
+        assert isinstance(plain_files(table, group), PlainFiles) == (why is None)
+        read = rows_of(table.io, str(path), (table.schema(),), names_of(table), 1 << 20)
+        if why is None:
+            assert [row["at"] for rows in read for row in rows.to_pylist()] == [MOMENTS[0]]
+        else:
+            assert str(plain_files(table, group)).startswith(f"{path} {why}")
+            with pytest.raises(LakeError, match=f"it {why}"):
+                next(read)
 
 
 def test_timestamps_of_96_bits_without_a_zone_are_left_to_spark(catalog: Catalog) -> None:
-    """So are those inside of others, and those that Arrow wrote, which it may misread."""
+    """So are those inside of others: Arrow would read both as nanoseconds."""
     inside = StructType(NestedField(3, "at", TimestamptzType()))
     local = Schema(NestedField(1, "at", TimestampType()))
     for schema, at, name in (
-        (local, dt.datetime(2026, 1, 1), "at is read as timestamp[ns], expected timestamp"),
+        (local, dt.datetime(2026, 1, 1), "at is read as timestamp[us, tz=UTC], expected timestamp"),
         (
             Schema(NestedField(1, "of", inside)),
             {"at": _moment("2026-01-01")},
             "of.at is read as timestamp",
         ),
-        (
-            Schema(NestedField(1, "by_arrow", TimestamptzType())),
-            _moment("2026-01-01"),
-            "by_arrow is read as timestamp[ns",
-        ),
     ):
-        name_of_table = f"lake.{schema.fields[0].name}"
-        table = ensure_table(catalog, name_of_table, schema)
-        fill(table, [{schema.fields[0].name: at}], [{schema.fields[0].name: at}])
+        column = schema.fields[0].name
+        table = ensure_table(catalog, f"lake.{column}", schema)
+        fill(table, [{column: at}], [{column: at}])
         for file in group_of(table).files:
             rows = pq.read_table(file.path)
             pq.write_table(rows, file.path, use_deprecated_int96_timestamps=True)

@@ -22,7 +22,9 @@ from arctic_orchestration.lake.arrow_files import (
     ROW_GROUP_BYTES,
     ZSTD_LEVEL,
     Writing,
+    schema_as_read,
     small_texts,
+    why_misread,
 )
 from arctic_orchestration.lake.arrow_rows import arrow_type
 from arctic_orchestration.lake.file_access import sendable_io
@@ -43,7 +45,6 @@ from arctic_orchestration.lake.merging.sort_keys import Order, order_of, why_not
 from arctic_orchestration.lake.merging.value_deletes import MOST_HASHED, MOST_HASHED_BYTES
 from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
 from arctic_orchestration.lake.name_mapping import Names, below, fields_of, has_ids, id_of, names_of
-from arctic_orchestration.lake.parquet_footers import counts_days_as_julian
 from arctic_orchestration.lake.row_lineage import Inherited, with_lineage
 
 
@@ -202,14 +203,14 @@ def _hindrances(footers: Sequence[Footer], schema: Schema, names: Names | None) 
     for footer in footers:
         if footer.is_encrypted:
             yield f"{footer.path} is encrypted"
-        if counts_days_as_julian(footer.key_values):
-            yield f"{footer.path} was written by a Spark that counted old dates otherwise"
+        why = why_misread(footer.metadata)
+        if why is not None:
+            yield f"{footer.path} {why}"
     schemas = {
-        (footer.schema, footer.key_values.get(b"ARROW:schema"), _has_utc_int96(footer)): footer
-        for footer in footers
+        (footer.schema, footer.key_values.get(b"ARROW:schema")): footer for footer in footers
     }
     for footer in schemas.values():
-        found = _as_read(footer)
+        found = schema_as_read(footer.metadata)
         mapped = None if has_ids(found) else names
         ids = [number for _, number in fields_of(found, mapped) if number is not None]
         if len(set(ids)) < len(ids) or len(set(found.names)) < len(found):
@@ -217,32 +218,6 @@ def _hindrances(footers: Sequence[Footer], schema: Schema, names: Names | None) 
             continue
         for path, kind, wanted in _unlike(schema.as_struct(), found, mapped):
             yield f"{footer.path}: column {path} is read as {kind}, expected {wanted}"
-
-
-def _as_read(footer: Footer) -> pa.Schema:
-    """Returns the columns with the types that :func:`pieces` reads them with.
-
-    Timestamps of 96 bits, as Hive, Impala and Spark write them, are microseconds in UTC.
-    """
-    found = footer.metadata.schema.to_arrow_schema()
-    leaves = footer.metadata.schema
-    for leaf in map(leaves.column, range(len(leaves) if _has_utc_int96(footer) else 0)):
-        # Inside of others, Spark converts them; a name with a dot may be mistaken for that.
-        place = -1 if "." in leaf.path else found.get_field_index(leaf.path)
-        if place >= 0 and leaf.physical_type == "INT96":
-            found = found.set(place, found.field(place).with_type(pa.timestamp("us", "UTC")))
-    return found
-
-
-def _has_utc_int96(footer: Footer) -> bool:
-    """Returns whether Arrow reads timestamps of 96 bits by this writer as Spark reads them.
-
-    Before 1970, those of earlier versions of Arrow have a negative time of day, which Arrow itself
-    misreads (apache/arrow#48246). Spark 3.0 counted days as Julian without saying so.
-    """
-    by_arrow = (footer.metadata.created_by or "").startswith("parquet-cpp")
-    by_spark_3_0 = footer.key_values.get(b"org.apache.spark.version", b"").startswith(b"3.0.")
-    return not by_arrow and not by_spark_3_0
 
 
 def _too_many(rows: int, footers: Sequence[Footer]) -> Iterator[str]:

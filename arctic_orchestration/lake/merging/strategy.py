@@ -15,12 +15,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from arctic_orchestration.errors import LakeError, UnsupportedFile
+from arctic_orchestration.lake.arrow_files import why_misread
 from arctic_orchestration.lake.clustering import is_sorted
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging.lineage import why_lineage_is_lost, with_own_lineage
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
 from arctic_orchestration.lake.name_mapping import Names, fields_of, has_ids
-from arctic_orchestration.lake.parquet_footers import counts_days_as_julian, with_ids
+from arctic_orchestration.lake.parquet_footers import with_ids
 from arctic_orchestration.lake.row_lineage import FIRST_VERSION, with_lineage
 
 if TYPE_CHECKING:
@@ -132,8 +133,9 @@ def _hindrances(footers: Sequence[Footer], schema: Schema) -> Iterator[str]:
         if problem is not None:
             yield f"{footer.path} has not the table's schema: {problem}"
     for footer in footers:
-        if counts_days_as_julian(footer.key_values):
-            yield f"{footer.path} was written by a Spark that counted old dates otherwise"
+        why = why_misread(footer.metadata)
+        if why is not None:
+            yield f"{footer.path} {why}"
 
 
 def _loss(footers: Sequence[Footer], group: FileGroup) -> str | None:

@@ -111,19 +111,10 @@ def test_a_worker_merges_on_a_standalone_cluster(
 
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_a_worker_run_of_dagster_has_an_application_of_its_own(
-    state: Database,
-    catalog: Catalog,
-    lake: Path,
-    database_url: str,
-    master: str,
-    tmp_path: Path,
+    state: Database, catalog: Catalog, lake: Path, master: str, tmp_path: Path
 ) -> None:
     """On the cluster of its queue: neither the location's own Spark nor a lent JVM is used."""
-    environment = {
-        "ARCTIC_DATABASE_URL": database_url,
-        "ARCTIC_LAKE": str(lake),
-        # Nothing listens there.
-        "ARCTIC_SPARK_REMOTE": "sc://127.0.0.1:1",
-    }
-    merged_by_a_run(state, catalog, environment, {"spark.master": master, **_conf()})
+    application = {"spark.master": master, **_conf()}
+    # Nothing listens there.
+    merged_by_a_run(state, catalog, lake, application, ARCTIC_SPARK_REMOTE="sc://127.0.0.1:1")
     assert _applications(tmp_path) == 1

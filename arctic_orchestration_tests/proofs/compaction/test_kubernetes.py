@@ -1,6 +1,5 @@
 """A worker run of Dagster's merges in executors that it asks Kubernetes for."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,9 @@ pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_a_worker_run_has_executors_on_kubernetes(
-    state: Database, catalog: Catalog, lake: Path, database_url: str, tmp_path: Path
+    state: Database, catalog: Catalog, lake: Path, tmp_path: Path
 ) -> None:
     """By the properties of its queue; pods and what belongs to them end with the run."""
-    environment = {
-        "ARCTIC_DATABASE_URL": database_url,
-        "ARCTIC_LAKE": str(lake),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        # Of the executors.
-        "PYSPARK_PYTHON": sys.executable,
-    }
     pods = tmp_path / "pods"
     pods.mkdir()
     with kubernetes(pods) as cluster:
@@ -37,7 +29,7 @@ def test_a_worker_run_has_executors_on_kubernetes(
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": jvm_options(),
         }
-        attempt = merged_by_a_run(state, catalog, environment, application)
+        attempt = merged_by_a_run(state, catalog, lake, application)
         assert "decoded by Arrow" in (attempt.because or "")
         (pod,) = cluster.posted
         assert pod["spec"]["containers"][0]["image"] == "lake:1"

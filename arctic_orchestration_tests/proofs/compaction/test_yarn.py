@@ -1,6 +1,5 @@
 """A worker run of Dagster's merges on YARN, in an application of its own."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,17 +28,9 @@ def cluster(tmp_path: Path) -> Iterator[Yarn]:
 
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_a_worker_run_has_an_application_on_yarn(
-    state: Database, catalog: Catalog, lake: Path, database_url: str, cluster: Yarn
+    state: Database, catalog: Catalog, lake: Path, cluster: Yarn
 ) -> None:
     """By the properties of its queue and ``HADOOP_CONF_DIR``; it ends with the run."""
-    environment = {
-        "ARCTIC_DATABASE_URL": database_url,
-        "ARCTIC_LAKE": str(lake),
-        "HADOOP_CONF_DIR": str(cluster.configuration),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        # Of the executors.
-        "PYSPARK_PYTHON": sys.executable,
-    }
     application = {
         "spark.master": "yarn",
         "spark.executor.instances": "1",
@@ -47,7 +38,8 @@ def test_a_worker_run_has_an_application_on_yarn(
         "spark.executor.extraJavaOptions": jvm_options(),
         "spark.yarn.am.memory": "512m",
     }
-    attempt = merged_by_a_run(state, catalog, environment, application)
+    configuration = str(cluster.configuration)
+    attempt = merged_by_a_run(state, catalog, lake, application, HADOOP_CONF_DIR=configuration)
     assert "decoded by Arrow" in (attempt.because or "")
 
     def has_ended() -> bool:

@@ -1,6 +1,8 @@
 """The job of Dagster's that merges, as a run of it has it: in a process of its own."""
 
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog import Catalog
@@ -40,9 +42,18 @@ def run_worker_job(environment: dict[str, str], config: dict[str, Any]) -> None:
 
 
 def merged_by_a_run(
-    state: Database, catalog: Catalog, environment: dict[str, str], application: dict[str, str]
+    state: Database,
+    catalog: Catalog,
+    lake: Path,
+    application: dict[str, str],
+    **environment: str,
 ) -> Attempt:
-    """Compacts a table of four files by a worker run with an application; its only attempt."""
+    """Compacts a table of four files by a worker run with an application; its only attempt.
+
+    Args:
+        application: the properties of the queue.
+        environment: more variables of the run.
+    """
     table = new_table(catalog, "lake.clustered", spec=BY_ORIGIN)
     for number in range(4):
         add(table, *((number * 100 + row, "JFK") for row in range(5)))
@@ -50,7 +61,14 @@ def merged_by_a_run(
     _, offered = offer_now(state, catalog, "lake.clustered", utc_now(), force=True)
     assert offered is not None
     config = {"until_idle": 0.0, "application": application}
-    process = forkserver().Process(target=run_worker_job, args=(environment, config))
+    own = {
+        "ARCTIC_DATABASE_URL": state.engine.url.render_as_string(hide_password=False),
+        "ARCTIC_LAKE": str(lake),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # Of the executors.
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    process = forkserver().Process(target=run_worker_job, args=(own | environment, config))
     process.start()
     process.join(LONG.total_seconds())
     assert process.exitcode == 0
