@@ -3,11 +3,17 @@
 The threads of a process wait for each other's connections, and an idle connection of one pool is
 closed when another pool needs its place. What a thread waits for is granted by the thread that
 returns a connection, to the one that has waited longest.
+
+A connection is checked before it is used again, as Go's driver of MySQL does it: one that the
+server has closed has something to read. A query that finds out, SQLAlchemy's ``pool_pre_ping``,
+would be one of the two to four round trips of a transaction.
 """
 
 import logging
 import os
+import select
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,12 +21,19 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
+from sqlalchemy import event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 from sqlalchemy.util.queue import Empty
 
 _log = logging.getLogger("arctic.connections")
 
 _HOLDER = "arctic_holder"
+_RETURNED = "arctic_returned"
+
+#: A router may have dropped a connection that was idle for longer, and said so to nobody.
+_TRUSTED_SECONDS = 10.0
 
 _EXCEEDS = (
     "All connections of the process were in use for %s s (%d, at most %d); it opens one more."
@@ -90,10 +103,38 @@ class PatientPool(QueuePool):
     def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
         # Another thread may have the connection as soon as it is back.
         thread = (record.record_info or {}).pop(_HOLDER, None)
+        record.info[_RETURNED] = time.monotonic()
         super()._do_return_conn(record)
         # None: it could not be connected, and `connect` counts that.
         if thread is not None:
             _process.release(self, thread)
+
+
+@event.listens_for(PatientPool, "checkout")
+def _check(connection: DBAPIConnection, record: ConnectionPoolEntry, _: object) -> None:
+    """Replaces a connection that the server has closed, and with it all older ones of the pool.
+
+    Errors:
+        InvalidatePoolError: which SQLAlchemy answers by connecting anew.
+    """
+    returned = record.info.pop(_RETURNED, None)
+    if returned is None:
+        return
+    try:
+        if time.monotonic() - returned > _TRUSTED_SECONDS or _has_news(connection):
+            cursor = connection.cursor()
+            cursor.execute("select 1")
+            cursor.close()
+            connection.rollback()
+    except Exception as error:
+        raise InvalidatePoolError from error
+
+
+def _has_news(connection: Any) -> bool:
+    """Whether the server has sent something that nobody asked for, or has closed its end."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class _Waiter:

@@ -100,7 +100,6 @@ def _shared(
                 poolclass=PatientPool,
                 pool_size=1,
                 max_overflow=-1,
-                pool_pre_ping=True,
             )
             sqlalchemy.event.listen(engine, "checkin", _note_use)
             if statement_milliseconds is not None:

@@ -277,6 +277,59 @@ def test_a_connection_that_the_server_ended_keeps_no_place(
     assert flood(engine) <= 2
 
 
+PID = "select pg_backend_pid()"
+
+
+def sent_to_a_used_connection(engine: sa.Engine, watch: sa.Engine) -> str:
+    """The last statement of a connection that was taken out and returned after a transaction."""
+    with engine.begin() as connection:
+        backend = connection.execute(sa.text(PID)).scalar_one()
+    engine.connect().close()
+    query = f"select query from pg_stat_activity where pid = {backend}"
+    with watch.connect() as connection:
+        statement: str = connection.execute(sa.text(query)).scalar_one()
+    assert number(engine, PID) == backend
+    return statement
+
+
+def test_a_connection_is_used_again_without_a_query(engine: sa.Engine, other: sa.Engine) -> None:
+    assert sent_to_a_used_connection(engine, other) == "COMMIT"
+
+
+def test_after_a_while_it_is_asked(
+    engine: sa.Engine, other: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a router has dropped it; the query's transaction ends with a rollback."""
+    monkeypatch.setattr(connection_pools, "_TRUSTED_SECONDS", -1.0)
+    assert sent_to_a_used_connection(engine, other) == "ROLLBACK"
+
+
+def test_a_message_of_the_server_is_no_reason_to_replace_it(
+    engine: sa.Engine, other: sa.Engine
+) -> None:
+    with engine.begin() as connection:
+        connection.execute(sa.text("listen news"))
+    backend = number(engine, PID)
+    for _ in range(3):
+        with other.begin() as connection:
+            connection.execute(sa.text("notify news"))
+        assert number(engine, PID) == backend
+
+
+def test_all_connections_that_ended_are_replaced(
+    engine: sa.Engine, postgres_server: PostgresServer
+) -> None:
+    """As when the server was restarted: each is replaced before it is used."""
+    for _ in range(3):
+        with engine.connect() as first, engine.connect() as second:
+            backends = [c.execute(sa.text(PID)).scalar_one() for c in (first, second)]
+        for backend in backends:
+            postgres_server.end_backend(backend)
+        with engine.connect() as first, engine.connect() as second:
+            new = [c.execute(sa.text(PID)).scalar_one() for c in (first, second)]
+        assert len({*backends, *new}) == 4
+
+
 def one(engine: sa.Engine) -> int:
     return number(engine, "select 1")
 

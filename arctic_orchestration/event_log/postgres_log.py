@@ -167,7 +167,6 @@ def _engine(storage: PostgresEventLogStorage | PostgresRunStorage) -> sqlalchemy
         poolclass=PatientPool,
         pool_size=1,
         max_overflow=14,
-        pool_pre_ping=True,
         pool_recycle=1800,
     )
 

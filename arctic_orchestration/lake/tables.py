@@ -326,9 +326,7 @@ def _limit_connections(catalog: Catalog) -> None:
         return
     found = catalog.engine
     found.dispose()
-    catalog.engine = create_engine(
-        found.url, echo=found.echo, pool_pre_ping=True, poolclass=PatientPool, pool_size=1
-    )
+    catalog.engine = create_engine(found.url, echo=found.echo, poolclass=PatientPool, pool_size=1)
 
 
 def _embedded_catalog(name: str, directory: Path) -> Catalog:

@@ -99,7 +99,6 @@ def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
     url = with_driver(url)
     engine = sa.create_engine(
         url,
-        pool_pre_ping=True,
         poolclass=PatientPool,
         pool_size=_LIMIT,
         max_overflow=_MORE,
