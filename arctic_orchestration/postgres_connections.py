@@ -66,17 +66,6 @@ def reuse_from_now_on() -> None:
     reuse_in_process()
 
 
-def reuse_in_code_server(storage: str) -> None:
-    """Lets the instances of ticks reuse connections: each tick has one of its own.
-
-    Args:
-        storage: the configuration of Dagster's event log, which names its module. For others than
-            Postgres nothing is imported.
-    """
-    if "dagster_postgres" in storage:
-        reuse_from_now_on()
-
-
 def reused(url: str) -> sqlalchemy.Engine | None:
     """Returns the engine that the storages at an address share; None if they share none."""
     return _engines.get(url)

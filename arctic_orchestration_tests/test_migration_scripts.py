@@ -2,18 +2,20 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 #: In a process of its own: this one may have called ``remember`` before.
 PROCESS = """
+import sys
 from pathlib import Path
-import dagster
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from arctic_orchestration import migration_scripts
 
-folder = Path(dagster.__file__).parent / "_core" / "storage" / "alembic"
+from dagster._core.storage.sql import ALEMBIC_SCRIPTS_LOCATION
+
 config = Config()
-config.set_main_option("script_location", str(folder))
+config.set_main_option("script_location", ALEMBIC_SCRIPTS_LOCATION)
 anew = ScriptDirectory.from_config(config).get_heads()
 assert anew and ScriptDirectory.from_config(config) is not ScriptDirectory.from_config(config)
 
@@ -25,8 +27,16 @@ assert kept is ScriptDirectory.from_config(config)
 
 migration_scripts.remember()
 assert ScriptDirectory.from_config == once
+
+theirs = Path(sys.argv[1]) / "dagster" / "migrations"
+(theirs / "versions").mkdir(parents=True)
+config.set_main_option("script_location", str(theirs))
+assert ScriptDirectory.from_config(config).get_heads() == []
+(theirs / "versions" / "1.py").write_text("revision, down_revision = 'first', None")
+assert ScriptDirectory.from_config(config).get_heads() == ["first"]
 """
 
 
-def test_migrations_are_loaded_once() -> None:
-    subprocess.run([sys.executable, "-c", PROCESS], check=True)
+def test_migrations_are_loaded_once(tmp_path: Path) -> None:
+    """Those of others, as of a pipeline, are loaded anew each time."""
+    subprocess.run([sys.executable, "-c", PROCESS, str(tmp_path)], check=True)

@@ -105,21 +105,6 @@ with DagsterInstance.from_config({str(tmp_path)!r}) as instance:
     assert done.stdout.split() == ["1"]
 
 
-@pytest.mark.parametrize("module", ["dagster._core.storage.event_log", "dagster_postgres.storage"])
-def test_a_code_server_imports_postgres_where_it_is_used_alone(module: str) -> None:
-    """Importing it takes half a second; a driver that cannot be imported is left to Dagster."""
-    code = f"""
-import sys
-sys.modules["psycopg2"] = None
-from arctic_orchestration import postgres_connections
-before = "dagster_postgres" in sys.modules
-postgres_connections.reuse_in_code_server("module_name: {module}")
-print(before, any(name.startswith("dagster_postgres") for name in sys.modules))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", str(module.startswith("dagster_postgres"))]
-
-
 def test_long_statements_of_the_webserver_are_ended(
     monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance
 ) -> None:

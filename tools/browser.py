@@ -181,12 +181,17 @@ def page(chromium: str) -> Iterator[Page]:
             command.insert(1, "--no-sandbox")
         port_file = Path(profile) / "DevToolsActivePort"
         with running(command) as process:
-            until(lambda: _alive(process) and port_file.exists(), "Chromium listens")
-            port = port_file.read_text().split()[0]
+            until(lambda: _alive(process) and len(_words(port_file)) == 2, "Chromium listens")
+            port = _words(port_file)[0]
             tabs = json.loads(_get(f"http://127.0.0.1:{port}/json/list"))
             target = next(tab for tab in tabs if tab["type"] == "page")
             with connect(target["webSocketDebuggerUrl"], proxy=None, max_size=None) as connection:
                 yield Page(connection)
+
+
+def _words(file: Path) -> list[str]:
+    """The port and the path of Chromium's file, which is there before they are."""
+    return file.read_text().split() if file.exists() else []
 
 
 @contextlib.contextmanager

@@ -25,8 +25,9 @@ def instance_of_service() -> "Iterator[DagsterInstance]":
     """
     check_home()
     # It imports Dagster, which takes seconds.
-    from arctic_orchestration import postgres_connections
+    from arctic_orchestration import migration_scripts, postgres_connections
 
+    migration_scripts.remember()
     postgres_connections.reuse_from_now_on()
     with ExitStack() as opened:
         try:

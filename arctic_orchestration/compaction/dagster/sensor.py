@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from arctic_orchestration import postgres_connections
+from arctic_orchestration import code_servers
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.dagster.arrivals import mark_arrivals, tables_of
 from arctic_orchestration.compaction.dagster.rounds import RoundResult, Rounds, counts_text
@@ -281,7 +281,7 @@ class CompactionSensor(NamedTargetsSensor):
         storage = str(reference.event_storage_data)
         key = (settings.database_url, settings.catalog, str(settings.lake), storage)
         if key not in self._places:
-            postgres_connections.reuse_in_code_server(storage)
+            code_servers.prepare(storage)
             # The instance of a tick ends with the tick; the log has connections of its own.
             log = DagsterLog(context.instance)
             self._places[key] = _Place(

@@ -13,7 +13,7 @@ from typing import Any
 
 import dagster as dg
 
-from arctic_orchestration import postgres_connections
+from arctic_orchestration import code_servers
 from arctic_orchestration.consumers.dagster.event_source import log_of
 from arctic_orchestration.consumers.dagster.partition_consumer import PartitionConsumer
 from arctic_orchestration.consumers.partition import ConsumedPartition, Where, matcher
@@ -228,7 +228,7 @@ class _Following:
         storage = str(reference.event_storage_data)
         key = (settings.database_url, settings.cluster, storage)
         if key not in self._followers:
-            postgres_connections.reuse_in_code_server(storage)
+            code_servers.prepare(storage)
             log = log_of(context.instance, [self._consumer.spec.asset])
             origin = context.code_location_origin
             # Sensors with one name in two locations have leases of their own.

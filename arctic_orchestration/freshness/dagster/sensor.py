@@ -14,7 +14,7 @@ from typing import Any
 
 import dagster as dg
 
-from arctic_orchestration import postgres_connections
+from arctic_orchestration import code_servers
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.dagster_internals import (
     AUTO_CREATED_STUB,
@@ -151,7 +151,7 @@ class TaskSensor(NamedTargetsSensor):
         storage = str(reference.event_storage_data)
         key = (settings.database_url, settings.cluster, location, storage)
         if key not in self._places:
-            postgres_connections.reuse_in_code_server(storage)
+            code_servers.prepare(storage)
             # The instance of a tick ends with the tick; the log has connections of its own.
             log = DagsterLog(context.instance)
             self._places[key] = _place(settings, location, repository, log)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from arctic_orchestration import postgres_connections
+from arctic_orchestration import code_servers
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.dagster_internals import (
     AutomationTarget,
@@ -252,7 +252,7 @@ class DispatcherSensor(EveryJobSensor):
         known_as = origin.location_name if origin else None
         key = (settings.database_url, settings.cluster, location, storage)
         if key not in self._engines:
-            postgres_connections.reuse_in_code_server(storage)
+            code_servers.prepare(storage)
             targets = RepositoryTargets(repository, lambda: context.instance)
             declared = [resolved(s, repository.asset_graph) for s in self._schedules]
             log = DagsterLog(context.instance, location=location, known_as=known_as)
