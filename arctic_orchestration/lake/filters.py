@@ -16,8 +16,15 @@ from pyiceberg.expressions import (
     BooleanExpression,
     BoundReference,
     BoundTerm,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
     NotEqualTo,
     NotIn,
+    NotNaN,
     NotNull,
     NotStartsWith,
     UnboundPredicate,
@@ -36,11 +43,16 @@ from pyspark.sql import Column
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.schema import column_at, path_of
 
+#: predicates that may be true of all rows of a file by its bounds
+_BY_BOUNDS = (EqualTo, In, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual)
+
 
 def null_matches_nothing(row_filter: BooleanExpression) -> BooleanExpression:
-    """Rewrites a filter so that Iceberg's evaluators treat nulls like SQL.
+    """Rewrites a filter so that Iceberg's evaluators treat nulls and NaN like SQL.
 
-    For Iceberg's metrics, ``x != 5`` is true of a null; for rows, and here, it is false.
+    For Iceberg's metrics, ``x != 5`` is true of a null; for rows, and here, it is false. pyiceberg
+    takes a file without a count of nulls or of NaN for one that has none, so that all rows of it
+    would match if its bounds do; here, its rows are looked at.
     """
     return visit(rewrite_not(row_filter), _NotNullAdder())
 
@@ -79,6 +91,9 @@ class _NotNullAdder(BooleanExpressionVisitor[BooleanExpression]):
     def visit_unbound_predicate(self, predicate: UnboundPredicate) -> BooleanExpression:
         if isinstance(predicate, NotEqualTo | NotIn | NotStartsWith):
             return NotNull(term=predicate.term) & predicate
+        if isinstance(predicate, _BY_BOUNDS):
+            # Of other types than floats, no value is NaN, and binding drops the condition.
+            return NotNull(term=predicate.term) & NotNaN(term=predicate.term) & predicate
         return predicate
 
     def visit_bound_predicate(self, predicate: Any) -> BooleanExpression:

@@ -29,6 +29,7 @@ from pyiceberg.transforms import VoidTransform
 from pyiceberg.utils.properties import property_as_int
 
 from arctic_orchestration.errors import LakeError, NotFound, UnsupportedTable
+from arctic_orchestration.lake.avro_doubles import read_exactly
 from arctic_orchestration.lake.delete_index import (
     DeleteIndex,
     partition_key,
@@ -44,6 +45,8 @@ from arctic_orchestration.lake.manifest_fields import (
 )
 from arctic_orchestration.lake.manifest_lists import read_manifest_list
 from arctic_orchestration.lake.supported_formats import require_supported_format
+
+read_exactly()
 
 #: The exceptions of reading a missing or truncated file.
 UNREADABLE = (OSError, ValueError, EOFError, ResolveError, zlib.error)

@@ -45,11 +45,14 @@ from arctic_orchestration.errors import (
     StoreRefused,
     UnsupportedTable,
 )
+from arctic_orchestration.lake.avro_doubles import read_exactly
 from arctic_orchestration.lake.metadata_writing import enable_format_3
 from arctic_orchestration.lake.schema import require_supported
 from arctic_orchestration.lake.store_errors import store_refusal
 from arctic_orchestration.lake.supported_formats import require_supported_format
 from arctic_orchestration.settings import Settings
+
+read_exactly()
 
 #: How long a process waits for another one's commit to the embedded catalog.
 _BUSY_SECONDS = 60

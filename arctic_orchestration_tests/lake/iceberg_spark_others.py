@@ -54,6 +54,32 @@ def hive(lake: "Lake") -> dict[str, Any]:
     return found | {"whole": whole, "half": half, "how": how + found["how"]}
 
 
+def doubles(lake: "Lake") -> dict[str, Any]:
+    """A partition for each double: 32 bits cannot tell two of them apart, nor hold the third.
+
+    Iceberg reads the column from the manifests, which a merge and its upkeep write anew.
+    """
+    lake.create("doubles", "id bigint, d double", "partitioned by (d)", version=2)
+    for n in range(2):
+        lake.sql(
+            f"insert into lake.db.doubles select 3 * {n} + i, d from values "
+            "(0L, 0.1d), (1L, 0.1d + 1e-12d), (2L, 1e300d) as v(i, d)"
+        )
+    before = lake.seen("doubles")
+    rewritten = rewrite_manifests(lake.table("doubles"))
+    upkept = lake.seen("doubles")
+    how = lake.compact("doubles")
+    equal = lake.spark.sql("select id from lake.db.doubles where d = 0.1d order by id").collect()
+    return {
+        "before": before,
+        "upkept": upkept,
+        "rewritten": rewritten.merged,
+        "how": how,
+        "after": lake.seen("doubles"),
+        "equal": [row.id for row in equal],
+    }
+
+
 def copied(lake: "Lake") -> dict[str, Any]:
     """Copy on write in format 2, with a partition spec and columns that change."""
     columns = "id bigint, text string, s struct<a: int, l: array<struct<x: int>>>"
@@ -254,4 +280,4 @@ def raced(lake: "Lake") -> dict[str, Any]:
     return found
 
 
-OTHERS = (hive, copied, void, clustered, branched, positions, manifests, raced)
+OTHERS = (hive, copied, void, doubles, clustered, branched, positions, manifests, raced)

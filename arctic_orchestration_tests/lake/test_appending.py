@@ -2,11 +2,15 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     FixedType,
     ListType,
@@ -38,8 +42,11 @@ from arctic_orchestration_tests.lake.row_filters import (
     And,
     BooleanExpression,
     EqualTo,
+    GreaterThan,
     GreaterThanOrEqual,
+    In,
     LessThan,
+    LessThanOrEqual,
     NotEqualTo,
 )
 
@@ -123,6 +130,52 @@ def test_rows_that_do_not_match_stay(
     kept = {row.id: (row.origin, row.delay) for row in read(spark, table).collect()}
     if 4 in stay:
         assert kept[4] == ("LGA", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("replacing", "stay"),
+    [
+        (EqualTo("delay", 1.0), [2]),
+        (In("delay", {1.0, 2.0}), [2]),
+        (LessThan("delay", 2.0), [2]),
+        (LessThanOrEqual("delay", 1.0), [2]),
+        (GreaterThan("delay", 0.0), [2]),
+        (GreaterThanOrEqual("delay", 1.0), [2]),
+        (NotEqualTo("delay", 2.0), []),
+    ],
+    ids=str,
+)
+def test_rows_of_a_file_without_a_count_of_nan_stay(
+    spark: SparkSession, table: Table, replacing: BooleanExpression, stay: list[int]
+) -> None:
+    """As pyiceberg writes them: by its bounds and its counts, all rows would be 1.0."""
+    delays = [1.0, float("nan")]
+    table.append(
+        pa.table(
+            {"id": [1, 2], "origin": ["JFK"] * 2, "delay": delays},
+            schema=schema_to_pyarrow(SCHEMA),
+        )
+    )
+    (task,) = table.scan().plan_files()
+    assert not task.file.nan_value_counts
+    append(spark, rows(spark, (7, "EWR", 9.0)), table, replacing=replacing)
+    assert ids(table) == [*stay, 7]
+
+
+def test_partitions_of_doubles_keep_their_values(spark: SparkSession, catalog: Catalog) -> None:
+    """Values that 32 bits round, or cannot hold, are read from manifests and written to them."""
+    by_delay = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "delay"))
+    table = ensure_table(catalog, "lake.by_delay", SCHEMA, partition_spec=by_delay)
+    append(
+        spark,
+        rows(spark, (1, None, 0.1), (2, None, 0.1 + 1e-12), (3, None, 1e300), (4, None, None)),
+        table,
+    )
+    partitions = {task.file.partition[0] for task in table.scan().plan_files()}
+    assert partitions == {0.1, 0.1 + 1e-12, 1e300, None}
+    assert [row.id for row in read(spark, table, row_filter=EqualTo("delay", 0.1)).collect()] == [1]
+    append(spark, rows(spark, (5, None, 0.5)), table, replacing=GreaterThan("delay", 0.1))
+    assert ids(table) == [1, 4, 5]
 
 
 def test_smaller_numbers_are_widened_and_optional_columns_may_be_missing(

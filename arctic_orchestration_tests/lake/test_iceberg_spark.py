@@ -166,6 +166,17 @@ def test_files_of_hive_get_ids_and_their_partitions_column(scenario: Seen) -> No
     assert {row[0] for row in identities(scenario["after"])} == set(range(20)) - {1, 7, 8}
 
 
+@of("doubles")
+def test_partitions_of_doubles_keep_their_values(scenario: Seen) -> None:
+    """After the manifests were rewritten, and after each partition's files were merged."""
+    assert scenario["rewritten"] == 2
+    assert scenario["upkept"]["rows"] == scenario["before"]["rows"]
+    assert scenario["after"]["rows"] == scenario["before"]["rows"]
+    assert len(scenario["after"]["files"]) == 1
+    assert scenario["after"]["files"][0][2] == 3
+    assert scenario["equal"] == [0, 3]
+
+
 @of("clustered")
 def test_sort_orders_of_others_are_kept(scenario: Seen) -> None:
     """What z-order left is sorted as the table is from now on."""
