@@ -39,6 +39,8 @@ from arctic_orchestration.run_launcher.spark_pool import SparkPool
 
 #: the time limit for a client's request
 _REQUEST_SECONDS = 2.0
+#: the pause after a connection that could not be accepted
+_RETRY_SECONDS = 0.05
 #: how often an idle host checks its clock
 _LOOK_SECONDS = 1.0
 #: how the files of databases begin; that of DuckDB after a checksum
@@ -82,6 +84,8 @@ class RunHost:
             start["spark"], self._context, self._selector, self._close_inherited
         )
         signal.signal(signal.SIGTERM, lambda *_: self._retire("it was requested to end"))
+        # A handler of the loaded code would take the exit codes of runs.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def serve(self) -> None:
         """Serves requests; returns when the host is idle for too long, or retired and empty."""
@@ -108,7 +112,12 @@ class RunHost:
         return bool(self._retired) or idle > self._start["idle_seconds"]
 
     def _accept(self) -> None:
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            # The client has left, or there is no descriptor until a run ends.
+            time.sleep(_RETRY_SECONDS)
+            return
         connection.settimeout(_REQUEST_SECONDS)
         try:
             request = messages.receive(connection)
@@ -135,19 +144,30 @@ class RunHost:
             # Another daemon launched it again: this process executes it.
             self._answer(connection, {"ok": True, **self._process(self._runs[run_id])})
             return
+        try:
+            stop, process = self._fork(connection, request)
+        except OSError as error:
+            why = f"its run host cannot start a process: {error}"
+            self._answer(connection, {"ok": False, "unavailable": why})
+            return
+        connection.close()
+        self._launched += 1
+        self._runs[run_id] = _Run(process, stop, request)
+        self._selector.register(process.sentinel, selectors.EVENT_READ, lambda: self._ended(run_id))
+
+    def _fork(self, connection: socket.socket, request: dict[str, Any]) -> tuple[Stop, ForkProcess]:
         stop = Stop()
         process = self._context.Process(
-            target=self._in_child, args=(connection, request, stop), name=f"run {run_id}"
+            target=self._in_child,
+            args=(connection, request, stop),
+            name=f"run {request['run_id']}",
         )
         try:
             process.start()
         except OSError:
             stop.close()
             raise
-        connection.close()
-        self._launched += 1
-        self._runs[run_id] = _Run(process, stop, request)
-        self._selector.register(process.sentinel, selectors.EVENT_READ, lambda: self._ended(run_id))
+        return stop, process
 
     def _process(self, run: _Run) -> dict[str, Any]:
         assert run.process.pid is not None
@@ -176,7 +196,9 @@ class RunHost:
         self._selector.unregister(run.process.sentinel)
         run.process.join()
         code = run.process.exitcode or 0
-        run.process.close()
+        with suppress(ValueError):
+            # Raised if another part of this process has taken the exit code.
+            run.process.close()
         run.stop.close()
         clean = code == hosted_run.ENDED
         self._spark.released(run_id, clean)
@@ -251,7 +273,7 @@ class RunHost:
         if self._retired:
             return
         self._retired = why
-        fcntl.flock(self._start["lock"], fcntl.LOCK_UN)
+        fcntl.lockf(self._start["lock"], fcntl.LOCK_UN)
 
     def _forget_socket(self) -> None:
         link = messages.folder() / self._start["key"]
@@ -327,7 +349,8 @@ def _loaded_host(start: dict[str, Any], answer: TextIO) -> RunHost | None:
 def _lock(key: str) -> int | None:
     descriptor = os.open(messages.folder() / f"{key}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Not flock: a process that the loaded code forks would share it, and may live for ever.
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         return None

@@ -153,6 +153,8 @@ def launch(
             if not _answers(path):
                 raise HostSilent(f"{path} does not answer") from error
             raise
+        if "unavailable" in answer:
+            raise HostUnavailable(answer["unavailable"])
         if "stale" not in answer:
             return {**answer, "socket": str(path)}
         with _starting[location.key]:
@@ -205,7 +207,7 @@ def _is_locked(key: str) -> bool:
     """Returns whether a host has or loads the code: a new process would detect that late."""
     try:
         with (messages.folder() / f"{key}.lock").open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except BlockingIOError:
@@ -322,8 +324,19 @@ def _is_this_machine(host: str | None) -> bool:
 
 
 def _environment(process: int) -> dict[str, str]:
-    pairs = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    """Returns the environment that a process was started with.
+
+    Errors:
+        HostUnavailable: it is overwritten, as by a process that changes its title.
+    """
+    content = Path(f"/proc/{process}/environ").read_bytes()
+    pairs = content.removesuffix(b"\0").split(b"\0")
+    if not all(b"=" in pair for pair in pairs):
+        raise HostUnavailable(
+            "the environment of its code server cannot be read; does its code set the process's "
+            "title (setproctitle)?"
+        )
     return {
         os.fsdecode(name): os.fsdecode(value)
-        for name, _, value in (pair.partition(b"=") for pair in pairs if pair)
+        for name, _, value in (pair.partition(b"=") for pair in pairs)
     }

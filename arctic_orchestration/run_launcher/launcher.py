@@ -125,6 +125,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         if _host_of(run) is not None:
             # The process that was to resume the run is no longer its process.
             self._registered.add_run_tags(run.run_id, {HOST_TAG: "{}"})
+        context = _with_present_servers(context)
         if resume:
             self._wrapped.resume_run(cast(ResumeRunContext, context))
         else:
@@ -269,6 +270,18 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
 
 #: hosts are not configured, or not for this kind of process
 _NOT_FOR_HOSTS = "not for hosts"
+
+
+def _with_present_servers(
+    context: LaunchRunContext | ResumeRunContext,
+) -> LaunchRunContext | ResumeRunContext:
+    """Returns the context with the code servers of now.
+
+    A daemon replaces its servers each minute, and a run host may have been waited for that long.
+    """
+    if context.workspace is None:
+        return context
+    return context._replace(workspace=context.workspace.process_context.create_request_context())
 
 
 def _failure(why: str) -> DagsterLaunchFailedError:

@@ -88,6 +88,24 @@ def test_a_run_sees_the_events_with_their_metadata(place: Place) -> None:
     assert (arctic.cause.schedule, arctic.cause.job_id) == ("listen", request.tags["arctic/job"])
 
 
+def test_a_run_whose_job_is_not_in_the_database_does_not_go_without_partitions(
+    place: Place,
+) -> None:
+    """Its process has another database, or the job is gone: it would succeed and read nothing."""
+    job = _recording_job([])
+    tags = {"arctic/job": "0190a7f3-0000", "arctic/schedule": "listen"}
+    ended = job.execute_in_process(
+        instance=place.instance,
+        tags=tags,
+        resources={"arctic": ArcticResource()},
+        raise_on_error=False,
+    )
+    (failed,) = ended.filter_events(lambda event: event.is_step_failure)
+    error = failed.step_failure_data.error
+    assert error is not None
+    assert "job 0190a7f3-0000 of this run is not in the state database" in str(error.cause)
+
+
 @pytest.mark.filterwarnings("ignore:.*a run of its own that fails")
 def test_a_run_sees_the_runs_it_came_after(place: Place) -> None:
     """The id of the run whose end made it; such an end is no partition."""

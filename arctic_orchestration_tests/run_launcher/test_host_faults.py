@@ -1,16 +1,16 @@
 """What goes wrong around a run host neither loses a run nor stops those beside it."""
 
-import fcntl
 import importlib
 import json
 import os
 import py_compile
+import resource
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.context import ForkContext
 from pathlib import Path
 from selectors import DefaultSelector
@@ -241,6 +241,117 @@ def test_a_process_started_by_the_code_does_not_hold_up_the_launch(make: Make) -
     os.kill(sleeper, signal.SIGKILL)
 
 
+def test_a_process_forked_by_the_code_does_not_keep_the_host_s_lock(make: Make) -> None:
+    """It lives on when the host is killed, as one that multiprocessing starts."""
+    forking = "\nif not (forked := os.fork()):\n    time.sleep(600)\n    os._exit(0)\n"
+    place = make(f"{CODE}{forking}(FOLDER / f'of-{{os.getpid()}}').write_text(str(forked))\n")
+    forked = []
+    for _ in range(2):
+        run = place.run()
+        (host,) = place.hosts()
+        assert place.note_of(run.run_id)["parent"] == host["pid"], place.messages(run.run_id)
+        forked.append(int((place.folder / f"of-{host['pid']}").read_text()))
+        os.kill(host["pid"], signal.SIGKILL)
+        until(lambda: not place.hosts(), "the host has ended")
+        assert began(forked[-1]) is not None
+    for file in place.folder.glob("of-*"):
+        with suppress(ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    ["signal.SIG_IGN", "lambda *_: suppressed(lambda: os.waitpid(-1, os.WNOHANG))"],
+    ids=["ignored", "reaping"],
+)
+def test_code_that_handles_the_end_of_children_leaves_the_host_alive(
+    make: Make, handler: str
+) -> None:
+    place = make(
+        f"""{CODE}
+def suppressed(call):
+    try:
+        call()
+    except OSError:
+        pass
+signal.signal(signal.SIGCHLD, {handler})
+"""
+    )
+    runs = [place.run() for _ in range(3)]
+    assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 3
+    assert len({place.note_of(run.run_id)["parent"] for run in runs}) == 1
+    assert len(place.hosts()) == 1
+
+
+@pytest.mark.parametrize(
+    "content", [b"\0" * 243, b"title\0", b"A=1\0\0\0", b"tail of a=title\0\0\0", b""]
+)
+def test_an_environment_that_is_overwritten_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    """Setting a process's title leaves zeros, or the rest of a long title."""
+    monkeypatch.setattr(Path, "read_bytes", lambda _: content)
+    with pytest.raises(host_client.HostUnavailable, match="environment of its code server"):
+        host_client._environment(1)
+
+
+def test_a_code_server_that_hides_its_environment_has_no_host(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its runs have all of it."""
+    place = make(interpreters=True)
+    original = Path.read_bytes
+    with monkeypatch.context() as hidden:
+        hidden.setattr(
+            Path,
+            "read_bytes",
+            lambda path: b"\0" * 243 if path.name == "environ" else original(path),
+        )
+        run_id = place.launch(place.create())
+    assert place.ended(run_id).status is dg.DagsterRunStatus.SUCCESS
+    assert "the environment of its code server cannot be read" in place.messages(run_id)
+    assert not place.hosts()
+
+
+def test_a_run_that_its_host_cannot_fork_is_launched_otherwise(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host has no descriptor or process left; what it runs goes on."""
+    place = make(interpreters=True)
+    first, _ = sleeping(place)
+    (host,) = place.hosts()
+    (used,) = {len(os.listdir(f"/proc/{host['pid']}/fd"))}
+    soft, hard = resource.prlimit(host["pid"], resource.RLIMIT_NOFILE)
+    # One for the client's connection.
+    resource.prlimit(host["pid"], resource.RLIMIT_NOFILE, (used + 1, hard))
+    run = place.run()
+    assert run.status is dg.DagsterRunStatus.SUCCESS
+    assert "its run host cannot start a process: [Errno 24]" in place.messages(run.run_id)
+    resource.prlimit(host["pid"], resource.RLIMIT_NOFILE, (soft, hard))
+    assert launcher_of(place).terminate(first.run_id)
+    assert place.ended(first.run_id).status is dg.DagsterRunStatus.CANCELED
+
+
+def test_a_code_server_that_is_replaced_while_a_host_is_waited_for(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Dagster's daemon replaces its own each minute: the run goes to the new one."""
+    place = make()
+
+    def wait_too_long(*_: object) -> None:
+        before = host_client._process_of(place.location)  # type: ignore[arg-type]
+        place.reload()
+        assert host_client._process_of(place.location) != before  # type: ignore[arg-type]
+        os.kill(before, signal.SIGKILL)
+        until(lambda: began(before) is None, "the former code server has ended")
+        raise host_client.HostUnavailable("its code was not loaded in time")
+
+    monkeypatch.setattr(host_client, "launch", wait_too_long)
+    run = place.run()
+    assert run.status is dg.DagsterRunStatus.SUCCESS
+    assert "not warm: its code was not loaded in time" in place.messages(run.run_id)
+
+
 def test_a_socket_that_a_killed_host_left_is_no_hindrance(make: Make) -> None:
     place = make()
     place.run()
@@ -273,6 +384,26 @@ def test_a_host_that_is_killed_while_it_loads_is_started_again(
     assert tried.read_text() == "\n" * starts
 
 
+_LOCKING = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print(flush=True)
+input()
+"""
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A file that another process has locked."""
+    command = [sys.executable, "-c", _LOCKING, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield
+        process.kill()
+
+
 def test_a_host_that_another_one_starts_is_waited_for_without_trying(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,8 +417,7 @@ def test_a_host_that_another_one_starts_is_waited_for_without_trying(
     original = host_client._start
 
     def start_while_another_does(location: host_client.HostedLocation, seconds: float) -> Path:
-        with (messages.folder() / f"{location.key}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(messages.folder() / f"{location.key}.lock"):
             return original(location, seconds)
 
     monkeypatch.setattr(host_client, "_start", start_while_another_does)

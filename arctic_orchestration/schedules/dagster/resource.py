@@ -9,6 +9,7 @@ import dagster as dg
 import sqlalchemy as sa
 from pydantic import PrivateAttr
 
+from arctic_orchestration.errors import NotFound
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.run_tags import JOB_TAG
 from arctic_orchestration.schedules.launch_requests import SCHEDULE_TAG
@@ -41,6 +42,7 @@ class RunCause:
         """The events of the job, in the order of their arrival.
 
         Errors:
+            NotFound: the state database does not have the job.
             DatabaseUnavailable: the state database did not answer.
         """
         return self._loaded[0]
@@ -91,16 +93,23 @@ class RunCause:
                     .where(job_events.c.job_id == self.job_id)
                     .order_by(events.c.number, job_events.c.leaf)
                 ).all()
-                launch = tx.execute(
+                job = tx.execute(
                     sa.select(jobs.c.launch).where(jobs.c.id == self.job_id)
-                ).scalar()
+                ).one_or_none()
         finally:
             database.close()
+        if job is None:
+            # Without partitions, the run would succeed and read nothing.
+            raise NotFound(
+                f"job {self.job_id} of this run is not in the state database, "
+                f"{database.shown}: it was deleted with its schedule, or is too old, or "
+                "ARCTIC_DATABASE_URL is not the daemon's in this process"
+            )
         # An event that two leaves took is one event.
         details = dict.fromkeys(row.details for row in found)
         taken = tuple(Event.from_json(json.loads(text)) for text in details)
         partitions = list(dict.fromkeys(row.partition for row in found if row.partition))
-        return taken, partitions, json.loads(launch)["properties"] if launch else {}
+        return taken, partitions, json.loads(job.launch)["properties"] if job.launch else {}
 
 
 class ArcticResource(dg.ConfigurableResource[Any]):
