@@ -58,9 +58,11 @@ class Day:
     clock: Clock = field(default_factory=lambda: Clock(MIDNIGHT))
     #: when each merge began and ended
     merges: list[tuple[datetime, datetime]] = field(default_factory=list)
+    #: minutes; twelve on average
+    lasting: Sequence[float] = (0.2, 1, 5, 10, 12, 15, 20, 33)
 
     def run(self, end: datetime = MIDNIGHT + DAY) -> None:
-        """Each merge lasts 12 s to 33 min, twelve minutes on average."""
+        """Each merge lasts what chance says."""
         busy: list[tuple[datetime, str, int]] = []
         while self.clock.now < end:
             while busy and busy[0][0] <= self.clock.now:
@@ -75,7 +77,7 @@ class Day:
                     claim = attempts.claim(tx, [], "w", life=2 * DAY, time=self.clock)
                 if claim is None:
                     break
-                lasts = timedelta(minutes=self.chance.choice([0.2, 1, 5, 10, 12, 15, 20, 33]))
+                lasts = timedelta(minutes=self.chance.choice(self.lasting))
                 self.merges.append((self.clock.now, self.clock.now + lasts))
                 heapq.heappush(busy, (self.clock.now + lasts, claim.attempt_id, claim.token))
             following = [self.clock.now + timedelta(minutes=5), *(end for end, _, _ in busy[:1])]
@@ -88,6 +90,30 @@ class Day:
             timedelta(),
         )
         return used / (SLOTS * (end - begin))
+
+
+@pytest.mark.parametrize("idle", [timedelta(minutes=20), DAY], ids=str)
+def test_an_idle_time_saves_a_quarter_of_an_hour(database: Database, idle: timedelta) -> None:
+    """Merges of 100 minutes from then on: what they use is paid by those after them.
+
+    One task at once for ten hours and a quarter of an hour, and what the last merges still last.
+    """
+    offer_many(database, 60)
+    with database.begin() as tx:
+        queues.update_queue(tx, "default", budget=1)
+    day = Day(database, random.Random(1), lasting=[100])
+    with database.begin() as tx:
+        first = attempts.claim(tx, [], "w", life=DAY, time=day.clock)
+    assert first is not None
+    day.clock.now += timedelta(minutes=10)
+    with database.begin() as tx:
+        attempts.merged(tx, first.attempt_id, first.token, **MERGE, time=day.clock)
+    day.clock.now += idle
+    day.run(day.clock.now + timedelta(hours=10))
+    begun = [at for at, _ in day.merges]
+    assert 6 <= len(begun) <= 7
+    at_once = max(sum(a <= at < b for a, b in day.merges) for at in begun)
+    assert at_once <= 3
 
 
 @pytest.mark.proof

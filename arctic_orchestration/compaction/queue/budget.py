@@ -12,7 +12,7 @@ twice the mean duration, at most half of the open hours, has passed. What is bei
 finished and committed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -113,9 +113,9 @@ def held_queues(
             # Another machine may know more time zones. The other queues go on.
             reason = Held(reason=str(error), until=now)
         if reason is None and row.budget:
-            lasted = [(now - at).total_seconds() for at in live.get(row.name, ())]
-            spent = _spent(row.budget, row.spent_seconds, row.spent_at, sum(lasted), now)
-            spent += sum(max(mean - seconds, 0.0) for seconds in lasted)
+            begun = live.get(row.name, ())
+            spent = _spent(row.budget, row.spent_seconds, row.spent_at, begun, now)
+            spent += sum(max(mean - (now - at).total_seconds(), 0.0) for at in begun)
             if spent >= 0:
                 until = now + min(timedelta(seconds=spent / row.budget), _LONGEST)
                 text = f"its budget of {row.budget:g} tasks at once is used up until about"
@@ -144,9 +144,10 @@ def spend(tx: sa.Connection, ended: Mapping[str, Sequence[timedelta]], now: date
         for lasted in ended[name]:
             seconds = lasted.total_seconds()
             mean = seconds if mean is None else mean + _LATEST * (seconds - mean)
-        others = sum((now - at).total_seconds() for at in _live_attempts(tx, [name]).get(name, ()))
-        used = others + sum(lasted.total_seconds() for lasted in ended[name])
-        spent = _spent(allowed, row.spent_seconds, row.spent_at, used, now) - others
+        live = _live_attempts(tx, [name]).get(name, [])
+        begun = [*live, *(now - lasted for lasted in ended[name])]
+        spent = _spent(allowed, row.spent_seconds, row.spent_at, begun, now)
+        spent -= sum((now - at).total_seconds() for at in live)
         changed = {"spent_seconds": spent, "spent_at": now, "mean_seconds": mean}
         tx.execute(sa.update(compaction_budgets).where(budget.queue == name).values(changed))
 
@@ -168,21 +169,35 @@ def _locked(tx: sa.Connection, queue: str) -> Any:
 
 
 def _spent(
-    budget: float, ended: float | None, at: datetime | None, used: float, now: datetime
+    budget: float,
+    stored: float | None,
+    at: datetime | None,
+    begun: Iterable[datetime],
+    now: datetime,
 ) -> float:
     """Returns the seconds by which a bucket is overdrawn at a moment; less than 0: it has some.
 
+    The level is followed from one begin of an attempt to the next: a bucket that is full gains
+    nothing, so what it would have gained in an idle time does not pay what begins after it.
+
     Args:
         budget: of the queue.
-        ended: the stored level, without attempts that have not ended then; none: nothing is stored.
+        stored: the level then, without attempts that had not ended; none: nothing is stored.
         at: when it was stored.
-        used: how long attempts lasted that were live then or since.
+        begun: when attempts began that are live, or have ended at the moment.
         now: the moment.
     """
     least = -budget * _SAVED_SECONDS
-    if ended is None or at is None:
-        return least + used
-    return max(ended - budget * max((now - at).total_seconds(), 0.0) + used, least)
+    begins = sorted(min(begin, now) for begin in begun)
+    if stored is None or at is None:
+        return least + sum((now - begin).total_seconds() for begin in begins)
+    moment = min(at, now)
+    level = stored + sum((moment - begin).total_seconds() for begin in begins if begin < moment)
+    active = sum(begin <= moment for begin in begins)
+    for change in [*(begin for begin in begins if begin > moment), now]:
+        level = max(level + (active - budget) * (change - moment).total_seconds(), least)
+        moment, active = change, active + 1
+    return level
 
 
 def _closed(hours: str, mean: timedelta, now: datetime) -> Held | None:
