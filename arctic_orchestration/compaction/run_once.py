@@ -46,7 +46,8 @@ class RunResult:
     offered: Offered | None
     records: tuple[CompactionRecord, ...]
     counts: CommitCounts
-    #: remaining live tasks: failed ones, and those claimed by others or not claimable
+    #: remaining live tasks: failed ones, and those claimed by others or not claimable; and those
+    #: that went to quarantine
     left: tuple[Task, ...]
     #: why something could not be merged or committed; none: it could, or there was nothing
     trouble: str | None
@@ -189,12 +190,15 @@ def compact_now(
         if trouble is not None or not waiting or time.monotonic() > give_up_at:
             break
         threading.Event().wait(_LOOK_SECONDS)
+    offers = {*offered.taken, *offered.kept} if offered is not None else set()
     with database.read() as tx:
         left = task_store.tasks(
             tx,
             table=table,
             states=(TaskState.PLANNED, TaskState.FAILED, TaskState.CLAIMED, TaskState.MERGED),
         )
+        quarantined = task_store.tasks(tx, table=table, states=(TaskState.QUARANTINED,))
+    left += [task for task in quarantined if task.id in offers]
     return RunResult(
         plan=plan,
         offered=offered,

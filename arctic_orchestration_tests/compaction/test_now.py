@@ -6,6 +6,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from arctic_orchestration.compaction.cli.run import _is_done
 from arctic_orchestration.compaction.commit import records
 from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.task import LIVE, TaskState
@@ -91,6 +92,21 @@ def test_what_fails_is_left_with_its_reason(state: Database, catalog: Catalog) -
     assert [task.state for task in done.left] == [TaskState.FAILED]
     assert "No space left on device" in done.left[0].reason
     assert rows_of(table) == before
+
+
+def test_what_is_given_up_is_left_with_its_reason(state: Database, catalog: Catalog) -> None:
+    """Of this request; what went to quarantine before is left out by its plan."""
+    table_of(catalog, files=12, **{"arctic.compaction.attempts": "1"})
+
+    def broken(_: object) -> None:
+        raise OSError(5, "a page is broken")
+
+    done = compact_now(state, catalog, Merging(before=broken), "lake.words", NOW)
+    assert done.records == ()
+    assert [task.state for task in done.left] == [TaskState.QUARANTINED]
+    assert "a page is broken" in done.left[0].reason
+    assert not _is_done(done), "the command's exit code is 1"
+    assert compact_now(state, catalog, Merging(), "lake.words", NOW).left == ()
 
 
 def test_rounds_of_the_service_and_a_worker_keep_a_table_small(
