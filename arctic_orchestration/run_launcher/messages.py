@@ -32,7 +32,7 @@ def folder() -> Path:
     """
     path = Path(
         os.environ.get("ARCTIC_RUN_HOSTS") or f"{tempfile.gettempdir()}/arctic-{os.getuid()}"
-    )
+    ).absolute()
     if len(os.fsencode(path)) > _LONGEST_FOLDER:
         raise ConfigurationError(
             f"{path}: expected a path of at most {_LONGEST_FOLDER} bytes, for the sockets of run "
