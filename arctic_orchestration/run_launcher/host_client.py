@@ -333,8 +333,8 @@ def _environment(process: int) -> dict[str, str]:
     pairs = content.removesuffix(b"\0").split(b"\0")
     if not all(b"=" in pair for pair in pairs):
         raise HostUnavailable(
-            "the environment of its code server cannot be read; does its code set the process's "
-            "title (setproctitle)?"
+            "the environment of its code server cannot be read, as after its code has set the "
+            "title of the process (setproctitle)"
         )
     return {
         os.fsdecode(name): os.fsdecode(value)
