@@ -22,6 +22,7 @@ from arctic_orchestration.schedules.dagster.sources import is_plain
 from arctic_orchestration.schedules.definition_warnings import cautions
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import Requests
+from arctic_orchestration.specification import SHORT, is_short
 
 if TYPE_CHECKING:
     from arctic_orchestration.compaction.dagster.definitions import Compaction
@@ -95,6 +96,8 @@ class Arctic:
             problems.append(InvalidInput("interval_seconds", interval_seconds, "at least 1"))
         if location is not None and not (isinstance(location, str) and location):
             problems.append(InvalidInput("location", location, "the name of a code location"))
+        elif location is not None and not is_short(location):
+            problems.append(InvalidInput("location", location, SHORT))
         if numbers_every is not None and (
             not isinstance(numbers_every, timedelta) or numbers_every < timedelta(seconds=1)
         ):

@@ -3,9 +3,9 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 
@@ -15,6 +15,11 @@ _STORABLE = "text that a database can hold: no character 0, no half of a surroga
 #: Deeper than any real specification, and not too deep to be stored and parsed.
 DEEPEST = 80
 _TOO_DEEP = f"values that JSON can hold (at most {DEEPEST} levels)"
+#: Bytes of a text in a key of an index. Postgres refuses rows with keys above 2,704 bytes, and a
+#: key may have two such texts and the id of a row.
+LONGEST_INDEXED = 1_000
+#: what is expected instead of a longer one
+SHORT = f"text of at most {LONGEST_INDEXED:,} bytes in UTF-8"
 
 #: The text of our messages for pydantic's errors.
 _EXPECTATIONS = {
@@ -43,6 +48,22 @@ _EXPECTATIONS = {
     "mapping_type": "a mapping",
     "model_type": "a mapping",
 }
+
+
+def is_short(text: str) -> bool:
+    """Returns whether a key of an index may have the text."""
+    return len(text.encode(errors="surrogatepass")) <= LONGEST_INDEXED
+
+
+def _short(text: str) -> str:
+    if not is_short(text):
+        raise ValueError(SHORT)
+    return text
+
+
+#: Text that is stored in keys of indexes: the name of something to look up or to count.
+IndexedText = Annotated[str, AfterValidator(_short)]
+IndexedName = Annotated[str, Field(min_length=1), AfterValidator(_short)]
 
 
 class Specification(BaseModel):

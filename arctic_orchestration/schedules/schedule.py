@@ -22,7 +22,14 @@ from arctic_orchestration.schedules.constraints import AnyConstraint
 from arctic_orchestration.schedules.constraints.base import asset_resource, job_resource
 from arctic_orchestration.schedules.contradictions import contradictions
 from arctic_orchestration.schedules.triggers import AnyTrigger
-from arctic_orchestration.specification import Specification, json_form, problems_of, unwritable
+from arctic_orchestration.specification import (
+    IndexedName,
+    IndexedText,
+    Specification,
+    json_form,
+    problems_of,
+    unwritable,
+)
 
 #: Tags that identify a run and its cause: a schedule cannot set them.
 _TAKEN_TAGS = (
@@ -60,8 +67,8 @@ def refused_tag(key: str) -> str | None:
 class Target(Specification):
     """What a job of the schedule runs: a Dagster job, or assets of the same code location."""
 
-    job: str | None = Field(default=None, min_length=1)
-    assets: tuple[str, ...] = ()
+    job: IndexedName | None = None
+    assets: tuple[IndexedText, ...] = ()
     #: the Dagster object it was made from, unless it was written as names
     given: Any = Field(default=None, exclude=True, repr=False)
 

@@ -24,6 +24,9 @@ STATUS = "'success', 'failure', 'canceled' or 'started'"
 HOLD = "'hold' or 'cancel'"
 EVENTS = "last_launch, or a trigger: one of partitions, data, run"
 STORABLE = "text that a database can hold: no character 0, no half of a surrogate pair"
+SHORT = "text of at most 1,000 bytes in UTF-8"
+#: 1,001 bytes in fewer letters
+LONG = "ä" * 500 + "x"
 LATE = "'rerun', 'ignore', or 'collect:' and a duration, as collect:1h"
 #: the look of it is right; only reading tells
 READING = False

@@ -19,9 +19,11 @@ from arctic_orchestration_tests.schedules.expectations import (
     DURATION,
     HOLD,
     LIST,
+    LONG,
     MAPPING,
     NOT_EMPTY,
     REQUIRED,
+    SHORT,
     SIZE,
     STORABLE,
     TEXT,
@@ -331,6 +333,7 @@ def test_properties_are_what_json_can_hold(field: str) -> None:
         ({"schedules": [], "interval_seconds": True}, "interval_seconds", True, WHOLE),
         ({"schedules": [], "location": ""}, "location", "", "the name of a code location"),
         ({"schedules": [], "location": 5}, "location", 5, "the name of a code location"),
+        ({"schedules": [], "location": LONG}, "location", LONG, SHORT),
     ],
 )  # fmt: skip
 def test_what_a_code_location_cannot_declare_is_named(

@@ -12,6 +12,7 @@ from arctic_orchestration.schedules.constraints.base import (
     admit,
     group_resource,
 )
+from arctic_orchestration.specification import IndexedName
 
 
 class Concurrency(Constraint):
@@ -23,7 +24,7 @@ class Concurrency(Constraint):
 
     kind: Literal["concurrency"] = "concurrency"
     limit: int = Field(ge=1, strict=True)
-    group: str | None = Field(default=None, min_length=1)
+    group: IndexedName | None = None
 
     def resources(self, targets: tuple[str, ...]) -> tuple[str, ...]:
         return targets if self.group is None else (group_resource(self.group),)

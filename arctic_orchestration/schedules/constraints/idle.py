@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from arctic_orchestration.schedules.constraints.base import (
     Constraint,
@@ -13,15 +13,16 @@ from arctic_orchestration.schedules.constraints.base import (
     asset_resource,
     job_resource,
 )
+from arctic_orchestration.specification import IndexedName
 
 
 def _names(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-_Name = Annotated[str, Field(min_length=1)]
 _Names = Annotated[
-    tuple[_Name, ...], BeforeValidator(_names, json_schema_input_type=_Name | tuple[_Name, ...])
+    tuple[IndexedName, ...],
+    BeforeValidator(_names, json_schema_input_type=IndexedName | tuple[IndexedName, ...]),
 ]
 #: how many names a reason lists
 _LISTED = 5

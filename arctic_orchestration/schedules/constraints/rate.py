@@ -13,6 +13,7 @@ from arctic_orchestration.schedules.constraints.base import (
     admit,
     group_resource,
 )
+from arctic_orchestration.specification import IndexedName
 
 #: the longest span for which launches are kept
 LONGEST_SPAN = timedelta(days=30)
@@ -34,7 +35,7 @@ class Rate(Constraint):
     kind: Literal["rate"] = "rate"
     limit: int = Field(ge=1, strict=True)
     per: Annotated[PositiveDuration, AfterValidator(_remembered)]
-    group: str | None = Field(default=None, min_length=1)
+    group: IndexedName | None = None
 
     def resources(self, targets: tuple[str, ...]) -> tuple[str, ...]:
         return targets if self.group is None else (group_resource(self.group),)

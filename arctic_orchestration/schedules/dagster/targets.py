@@ -49,7 +49,7 @@ def resolved(schedule: Schedule, graph: AssetGraph) -> Schedule:
     if not keys:
         raise InvalidDefinition([InvalidInput(field, str(given), "at least one asset")])
     names = tuple(sorted(key.to_user_string() for key in keys))
-    return schedule.model_copy(update={"target": Target(assets=names)})
+    return schedule.model_copy(update={"target": Target.parse({"assets": names}, field=field)})
 
 
 def asset_keys(graph: AssetGraph) -> set[dg.AssetKey]:

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from arctic_orchestration.event_log.event import Event, EventKey, EventKind
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
+from arctic_orchestration.specification import IndexedName
 
 
 class Check(Leaf):
@@ -17,9 +18,9 @@ class Check(Leaf):
     """
 
     kind: Literal["check"] = "check"
-    asset: str = Field(min_length=1)
+    asset: IndexedName
     #: the name of the check; None: any check of the asset
-    name: str | None = Field(default=None, min_length=1)
+    name: IndexedName | None = None
     status: Literal["passed", "failed"] = "passed"
     #: with status failed only: failures of this severity; None: of any
     severity: Literal["warn", "error"] | None = None

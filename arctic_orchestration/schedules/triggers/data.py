@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from arctic_orchestration.event_log.event import Event, EventKey, EventKind
 from arctic_orchestration.quantities import (
@@ -15,6 +15,7 @@ from arctic_orchestration.quantities import (
     format_moment,
 )
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
+from arctic_orchestration.specification import IndexedName
 
 
 class Data(Leaf):
@@ -25,7 +26,7 @@ class Data(Leaf):
     """
 
     kind: Literal["data"] = "data"
-    asset: str = Field(min_length=1)
+    asset: IndexedName
     size: Size
     max_wait: PositiveDuration | None = None
 

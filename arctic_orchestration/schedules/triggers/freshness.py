@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, field_validator
 
 from arctic_orchestration.event_log.event import Event, EventKey, EventKind
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
+from arctic_orchestration.specification import IndexedName
 
 _State = Literal["pass", "warn", "fail"]
 
@@ -23,7 +24,7 @@ class Freshness(Leaf):
     """
 
     kind: Literal["freshness"] = "freshness"
-    asset: str = Field(min_length=1)
+    asset: IndexedName
     state: Annotated[
         tuple[_State, ...],
         BeforeValidator(_states, json_schema_input_type=_State | tuple[_State, ...]),

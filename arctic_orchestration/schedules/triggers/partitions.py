@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 from arctic_orchestration.event_log.event import Event, EventKey, EventKind
 from arctic_orchestration.quantities import format_duration, format_moment, parse_duration
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf, PartitionSource
+from arctic_orchestration.specification import IndexedName
 
 _LATE = "'rerun', 'ignore', or 'collect:' and a duration, as collect:1h"
 
@@ -81,7 +82,7 @@ class Partitions(Leaf):
     """
 
     kind: Literal["partitions"] = "partitions"
-    asset: str = Field(min_length=1)
+    asset: IndexedName
     count: Annotated[
         int | Literal["all"], BeforeValidator(_count, json_schema_input_type=_CountForm)
     ] = 1

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field
-
 from arctic_orchestration.event_log.event import Event, EventKey, EventKind
 from arctic_orchestration.quantities import PositiveDuration, format_duration, format_moment
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
+from arctic_orchestration.specification import IndexedName
 
 
 class Quiet(Leaf):
@@ -19,7 +18,7 @@ class Quiet(Leaf):
     """
 
     kind: Literal["quiet"] = "quiet"
-    asset: str = Field(min_length=1)
+    asset: IndexedName
     duration: PositiveDuration
     max_wait: PositiveDuration | None = None
 

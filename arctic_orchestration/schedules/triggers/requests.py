@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field
-
 from arctic_orchestration.event_log.event import Event, EventKey, EventKind
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
+from arctic_orchestration.specification import IndexedName
 
 
 class Requests(Leaf):
@@ -18,9 +17,9 @@ class Requests(Leaf):
     """
 
     kind: Literal["requests"] = "requests"
-    sensor: str = Field(min_length=1)
+    sensor: IndexedName
     #: only requests for this job; None: all
-    job: str | None = Field(default=None, min_length=1)
+    job: IndexedName | None = None
 
     @property
     def is_one_event(self) -> bool:

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from arctic_orchestration.event_log.event import ANY_LOCATION, Event, EventKey, RunStatus
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
+from arctic_orchestration.specification import IndexedName, IndexedText
 
 _Status = Literal["success", "failure", "canceled", "started"]
 
@@ -24,15 +25,15 @@ class Run(Leaf):
     """
 
     kind: Literal["run"] = "run"
-    job: str | None = Field(default=None, min_length=1)
-    assets: tuple[str, ...] = ()
+    job: IndexedName | None = None
+    assets: tuple[IndexedText, ...] = ()
     status: Annotated[
         tuple[_Status, ...],
         BeforeValidator(_statuses, json_schema_input_type=_Status | tuple[_Status, ...]),
     ] = ("success",)
     count: int = Field(default=1, ge=1, strict=True)
     #: the code location of the runs; None: the schedule's own; ``*``: any
-    location: str | None = None
+    location: IndexedText | None = None
     #: only runs that have these tags; a value is a glob
     tags: Mapping[str, str] = Field(default={})
 
