@@ -1,8 +1,47 @@
 """Tags of Dagster's runs that several parts of this package read."""
 
+import zlib
+from collections.abc import Mapping
+
+from arctic_orchestration.errors import InvalidInput
+
 #: the id of the job that requested the run
 JOB_TAG = "arctic/job"
 #: Dagster's: the run key of the request of a run
 RUN_KEY_TAG = "dagster/run_key"
 #: the page of the job
 PAGE_TAG = "arctic/page"
+
+#: the maximum length of a text for people that becomes a tag
+_SHOWN = 500
+#: The bytes of a tag that an index of Postgres holds whatever they are: up to 2,704 with headers.
+_INDEXED = 2_600
+#: The bytes of a longer one, compressed; Postgres compresses less well, and refused above 2,100.
+_INDEXED_COMPRESSED = 2_000
+
+
+def check_lengths(tags: Mapping[str, str]) -> None:
+    """Refuses tags of a run that Dagster cannot store on Postgres.
+
+    Dagster stores the run before its tags. Without them it has no run key: nobody finds the run,
+    and it is requested again.
+
+    Errors:
+        InvalidInput: names the first such tag.
+    """
+    for key, value in tags.items():
+        size = len(f"{key}{value}".encode(errors="surrogatepass"))
+        if size > _INDEXED and _compressed(value) > _INDEXED_COMPRESSED:
+            expected = f"a tag of at most {_INDEXED:,} bytes, or one that compresses to less"
+            raise InvalidInput(f"tag {key[:100]}", f"{size:,} bytes: {value[:100]}...", expected)
+
+
+def _compressed(text: str) -> int:
+    """Returns about how many bytes Postgres makes of a text: like zlib, with one code for all."""
+    packing = zlib.compressobj(9, wbits=-12, strategy=zlib.Z_FIXED)
+    return len(packing.compress(text.encode(errors="surrogatepass")) + packing.flush())
+
+
+def shortened(value: str) -> str:
+    """Returns the beginning of a text for people that is longer than a tag should be."""
+    return value if len(value) <= _SHOWN else f"{value[: _SHOWN - 3]}..."

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.notifications.outbox import Notice
-from arctic_orchestration.run_tags import JOB_TAG
+from arctic_orchestration.run_tags import JOB_TAG, shortened
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import Job, JobState
 from arctic_orchestration.schedules.location import Location
@@ -181,7 +181,7 @@ def _request(job: Job) -> LaunchRequest:
             **launch["tags"],
             SCHEDULE_TAG: launch["schedule"],
             JOB_TAG: job.id,
-            TRIGGER_TAG: launch["trigger"],
+            TRIGGER_TAG: shortened(launch["trigger"]),
         },
         run_config=launch["run_config"],
         selection=tuple(launch.get("selection", ())),

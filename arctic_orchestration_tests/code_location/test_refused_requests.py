@@ -7,6 +7,7 @@ import dagster as dg
 from arctic_orchestration import Freshness
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
+from arctic_orchestration_tests.noise import noise
 
 __all__ = ["tasks"]
 
@@ -45,6 +46,12 @@ letters: Any = fresh_parents({})(dg.define_asset_job("letters", selection="lette
 
 
 @fresh_parents({})
+@dg.job(tags={"note": noise(6_000)})
+def noted() -> None:
+    pass
+
+
+@fresh_parents({})
 @dg.asset
 def innocent() -> None: ...
 
@@ -55,10 +62,12 @@ def test_a_run_that_dagster_would_refuse_blocks_no_other(tasks: Tasks) -> None:
     tasks.declare(
         dg.Definitions.merge(
             dg.Definitions(assets=[lettered]),
-            Freshness(tasks=[mail, dear_mail, sized, later, letters, innocent]).definitions(),
+            Freshness(
+                tasks=[mail, dear_mail, sized, later, letters, noted, innocent]
+            ).definitions(),
         )
     )
-    names = ("mail", "sized", "later", "letters", "dear_mail", "innocent")
+    names = ("mail", "sized", "later", "letters", "noted", "dear_mail", "innocent")
     submitted = {name: tasks.submit(name) for name in names}
     requests = tasks.tick().run_requests or ()
     assert sorted(request.tags["arctic/task"] for request in requests) == ["dear_mail", "innocent"]
@@ -73,6 +82,7 @@ def test_a_run_that_dagster_would_refuse_blocks_no_other(tasks: Tasks) -> None:
         ("sized", 'Missing required config entry "ops"'),
         ("later", "the partitions of later: got 'DailyPartitionsDefinition', expected windows of"),
         ("letters", "the partitions of letters: got 'StaticPartitionsDefinition', expected wind"),
+        ("noted", "tag note: got '6,004 bytes: "),
     ):
         assert ended[name].state == "failed"
         assert "Dagster refuses its run: " in ended[name].reason

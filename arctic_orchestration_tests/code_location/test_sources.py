@@ -29,6 +29,7 @@ from arctic_orchestration_tests.code_location.source_sensors import (
     takes,
     work,
 )
+from arctic_orchestration_tests.noise import noise
 from arctic_orchestration_tests.proofs.dagster_processes import until
 
 
@@ -129,6 +130,7 @@ def test_one_bad_request_does_not_stop_those_beside_it(place: Place) -> None:
         dg.RunRequest(run_key="job", job_name="other"),
         dg.RunRequest(run_key="tag", tags={"arctic/job": "mine"}),
         dg.RunRequest(run_key="null", tags={"a": "b\0"}),
+        dg.RunRequest(run_key="long", tags={"note": noise(6_000)}),
         dg.RunRequest(run_key="json", run_config={"ops": {"step": object()}}),
         dg.RunRequest(run_key="check", asset_check_keys=[dg.AssetCheckKey(dg.AssetKey("a"), "x")]),
         dg.RunRequest(run_key="day", partition_key="monday"),
@@ -145,6 +147,7 @@ def test_one_bad_request_does_not_stop_those_beside_it(place: Place) -> None:
         "its request is for job other, and s runs job work: give the job a schedule of its own",
         "tag arctic/job: expected no tag that begins with arctic/",
         "expected text that a database can hold",
+        "Dagster refuses its run: tag note: got '6,004 bytes: ",
         "run_config: expected values that JSON can hold",
         "it has asset_check_keys, which a source cannot have",
         "monday",

@@ -16,6 +16,7 @@ from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.state.consumer_tables import consumer_partitions
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.consumers.dagster_assets import DAYS, arrive
+from arctic_orchestration_tests.noise import noise
 
 #: Tests of what is the same whatever the storages are.
 ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"])
@@ -222,6 +223,7 @@ def test_a_run_that_cannot_be_requested_fails_alone(place: Place) -> None:
         ([report], {"asset_selection": [dg.AssetKey("nowhere")]}, "nowhere"),
         ([report], {"stale_assets_only": True}, "request.stale_assets_only: got True"),
         ([report], {"partition_key": "not a day"}, "not a day"),
+        ([report], {"tags": {"path": noise(6_000)}}, "tag path: got '6,004 bytes: "),
         ([report], None, "request: got None, expected a function that returns a dg.RunRequest"),
     ],
 )

@@ -1,7 +1,6 @@
 """The engine's promises, one sentence each, on both databases."""
 
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import Firing, Partitions, on
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import job_events, job_history, jobs, schedules
+from arctic_orchestration_tests.noise import noise
 from arctic_orchestration_tests.schedules.simulated import World, at
 
 MakeWorld = Callable[[Sequence[Schedule]], World]
@@ -387,10 +387,9 @@ def test_a_stored_group_that_no_index_holds_stops_only_its_own_schedule(world: M
     here = world([schedule("long", constraints=group), schedule("good", target="other")])
     here.feed.arrive("raw/a", "1")
     assert here.tick(1) == ["run-1"]
-    noise = "".join(sha256(bytes([n])).hexdigest() for n in range(94))
     with here.database.begin() as tx:
         spec = tx.execute(sa.select(schedules.c.spec).where(schedules.c.name == "long")).scalar()
-        longer = str(spec).replace('"group": "g"', f'"group": "{noise}"')
+        longer = str(spec).replace('"group": "g"', f'"group": "{noise(6_000)}"')
         tx.execute(sa.update(schedules).where(schedules.c.name == "long").values(spec=longer))
     here.engine = here.new_engine()
     here.feed.arrive("raw/a", "2")
@@ -404,3 +403,16 @@ def test_a_stored_group_that_no_index_holds_stops_only_its_own_schedule(world: M
         problem = tx.execute(query).scalar_one()
     assert problem.startswith("spec.constraints[0].concurrency.group: ")
     assert problem.endswith("expected text of at most 1,000 bytes in UTF-8")
+
+
+def test_the_tag_of_a_trigger_with_many_branches_is_short(world: MakeWorld) -> None:
+    """An index of Dagster's tags would refuse the run; the stored job has the whole text."""
+    many = [f"raw/{noise(24, n)}" for n in range(120)]
+    here = world([schedule(trigger=on.all_of(*map(on.partitions, many)))])
+    for asset in many:
+        here.feed.arrive(asset, "1")
+    (request,) = here.engine.tick(at(1)).requests
+    tag = request.tags["arctic/trigger"]
+    assert (len(tag), tag[-3:]) == (500, "...")
+    (row,) = job_rows(here)
+    assert many[-1] in row["launch"]

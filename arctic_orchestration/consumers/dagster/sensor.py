@@ -19,6 +19,7 @@ from arctic_orchestration.consumers.dagster.partition_consumer import PartitionC
 from arctic_orchestration.consumers.partition import ConsumedPartition, Where, matcher
 from arctic_orchestration.consumers.partition_runs import Delivery, Follower
 from arctic_orchestration.errors import ArcticError, InvalidDefinition, InvalidInput
+from arctic_orchestration.run_tags import check_lengths
 
 CONSUMER_TAG = "arctic/consumer"
 PARTITION_TAG = "arctic/partition"
@@ -217,6 +218,7 @@ class _Following:
                 dynamic_partitions_requests=[],
                 dynamic_partitions_store=context.instance,
             )
+        check_lengths({**job.run_tags, **made.tags})
         # The daemon would detect this after the tick, and drop the other requests, too.
         dg.validate_run_config(selected, made.run_config)
         return made

@@ -29,6 +29,7 @@ from arctic_orchestration.freshness.dagster.fresh_parents import declared_tasks,
 from arctic_orchestration.freshness.dagster.submission_history import Histories
 from arctic_orchestration.freshness.lifecycle import Lifecycle, TaskRequest, TickResult
 from arctic_orchestration.notifications.notifier import Notifier
+from arctic_orchestration.run_tags import check_lengths
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 
@@ -231,6 +232,7 @@ def _run_request(
     whole = repository.get_maybe_subset_job_def(
         job, asset_selection=frozenset(selection) if selection is not None else None
     )
+    check_lengths({**whole.run_tags, **made.tags})
     # As the daemon does when it creates the run: missing configuration is refused.
     create_execution_plan(whole, run_config=made.run_config)
     return made

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from arctic_orchestration.dagster_internals import create_execution_plan
-from arctic_orchestration.run_tags import PAGE_TAG
+from arctic_orchestration.run_tags import PAGE_TAG, check_lengths
 from arctic_orchestration.schedules.dagster.targets import RepositoryTargets, asset_key
 from arctic_orchestration.schedules.launch_requests import LaunchRequest
 from arctic_orchestration.settings import service_page
@@ -69,6 +69,7 @@ class RunRequests:
                 dynamic_partitions_requests=added,
                 dynamic_partitions_store=context.caching_dynamic_partitions_loader,
             )
+        check_lengths({**repository.get_job(job).run_tags, **made.tags})
         # Planning a run costs milliseconds, and most requests differ only in their tags.
         plan = json.dumps([job, named, made.run_config], default=repr)
         if plan not in self._accepted:
