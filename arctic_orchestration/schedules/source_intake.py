@@ -24,6 +24,8 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.source_tables import source_requests, sources
 from arctic_orchestration.state.tables import schedule_keys
 
+#: the maximum length of an error's text
+_LETTERS = 1_000
 #: keys looked up in one statement
 _KEYS_AT_ONCE = 1_000
 
@@ -95,7 +97,7 @@ class SourceIntake:
                 # A source whose requests cannot be stored stops no other, and no schedule.
                 self._store.forget()
                 counts, is_problem = Counter(), True
-                note = f"its requests could not be stored: {error!r}"
+                note = self._note_failure(evaluation.state, error, now)
             else:
                 done.moves += queue.moves
             name = evaluation.state.name
@@ -104,6 +106,16 @@ class SourceIntake:
             if is_problem:
                 done.remarks += (f"source {name}: {note}",)
         return done
+
+    def _note_failure(self, state: SourceState, error: Exception, now: datetime) -> str:
+        """Stores why an evaluation could not be stored, and returns it."""
+        note = dialect.storable(f"its requests could not be stored: {error!r}")[:_LETTERS]
+        with self._database.begin() as tx:
+            here = sources.c.location_id == self._locked(tx).id
+            # Else another dispatcher has stored this tick.
+            this = here & (sources.c.name == state.name) & (sources.c.tick == state.tick)
+            tx.execute(sa.update(sources).where(this).values(evaluated_at=now, note=note))
+        return note
 
     def _due(self, tx: sa.Connection, location: Location, now: datetime) -> list[SourceState]:
         """Returns the wanted sources whose minimum interval has passed."""

@@ -75,6 +75,18 @@ def test_a_run_key_counts_once_for_ever(place: Place) -> None:
     assert len(place.states()) == 3
 
 
+def test_a_run_key_that_no_index_holds_fails_one_job(place: Place) -> None:
+    """Once: it is known afterwards, and another long one is another."""
+    yielded = [dg.RunRequest(run_key=noise(6_000)), dg.RunRequest(run_key="k")]
+    other = dg.RunRequest(run_key=noise(5_999) + "x")
+    definitions = lake([asks(yielded, [*yielded, other])], takes("files"))
+    assert len(place.tick(definitions).run_requests or ()) == 1
+    assert sorted(state for _, state, _ in place.states()) == ["failed", "launching"]
+    assert {key[:100] for (key,) in place.rows(source_requests, "run_key")} == {noise(100), "k"}
+    place.tick(definitions)
+    assert [state for _, state, _ in place.states()].count("failed") == 2
+
+
 def test_constraints_hold_the_requested_runs(place: Place) -> None:
     """With a place for one, the second request waits for the run of the first."""
     many = [dg.RunRequest(run_key=key) for key in "ab"]
@@ -134,6 +146,8 @@ def test_one_bad_request_does_not_stop_those_beside_it(place: Place) -> None:
         dg.RunRequest(run_key="json", run_config={"ops": {"step": object()}}),
         dg.RunRequest(run_key="check", asset_check_keys=[dg.AssetCheckKey(dg.AssetKey("a"), "x")]),
         dg.RunRequest(run_key="day", partition_key="monday"),
+        dg.RunRequest(run_key=noise(6_000)),
+        dg.RunRequest(run_key="key", partition_key=noise(6_000)),
         dg.RunRequest(run_key="config", run_config={"ops": {"none": {}}}),
         dg.RunRequest(run_key="assets", asset_selection=[dg.AssetKey("a")]),
         dg.RunRequest(run_key="good"),
@@ -151,6 +165,8 @@ def test_one_bad_request_does_not_stop_those_beside_it(place: Place) -> None:
         "run_config: expected values that JSON can hold",
         "it has asset_check_keys, which a source cannot have",
         "monday",
+        f"run_key: got '{noise(100)}'..., expected text of at most 1,000 bytes in UTF-8",
+        f"partition_key: got '{noise(100)}'..., expected text of at most 1,000 bytes in UTF-8",
         "Dagster refuses its run",
     ):
         assert expected in reasons, (expected, reasons)

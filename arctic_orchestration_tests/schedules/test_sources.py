@@ -279,7 +279,7 @@ def test_old_requests_are_deleted_and_their_run_keys_stay(database: Database) ->
 def test_requests_that_cannot_be_stored_stop_no_schedule(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another schedule's job is launched in the same tick, and the next one tries again."""
+    """The explanation says why; another job is launched, and the next tick tries again."""
     files = Files(keys=[None])
     other = Schedule(name="t", target="rollup", trigger=on.partitions("raw/a"), enabled=True)
     here = World(database, [schedule(), other])
@@ -297,6 +297,14 @@ def test_requests_that_cannot_be_stored_stop_no_schedule(
     (request,) = result.requests
     assert request.tags["arctic/schedule"] == "t"
     assert "OverflowError('too large')" in " ".join(result.remarks)
+    with database.begin() as tx:
+        location = locations.locked(tx, here.engine.cluster, here.location)
+        explained = explain_schedule(tx, here.engine.store, location, "s", at(9))
+    assert explained.trigger is not None
+    assert explained.trigger.reason.endswith(
+        f"evaluated at {at(1):%Y-%m-%d %H:%M:%SZ}: its requests could not be stored: "
+        "OverflowError('too large')"
+    )
     here.dagster.submit(result.requests)
     assert len(here.tick(2)) == 1
 

@@ -1,5 +1,6 @@
 """Evaluates plain sensors of Dagster as sources, each in a thread of its own."""
 
+import hashlib
 import json
 import threading
 import time
@@ -24,7 +25,7 @@ from arctic_orchestration.event_log.escaping import escaped, is_storable
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.schedule import refused_tag
 from arctic_orchestration.schedules.sources import Evaluation, SourceState
-from arctic_orchestration.specification import json_form
+from arctic_orchestration.specification import SHORT, is_short, json_form
 
 #: of a run that a sensor of Dagster requested
 SENSOR_NAME_TAG = "dagster/sensor_name"
@@ -34,6 +35,8 @@ _LOST = 600.0
 _KEYS_AT_ONCE = 500
 #: how long a tick waits for the sensors that it begins; slower ones are taken in a later tick
 TICK_SECONDS = 1.0
+#: the length at which a key is cut for people
+_SHOWN = 100
 #: parts of a run request that no job of ours can carry
 _UNSUPPORTED = ("asset_check_keys", "stale_assets_only", "asset_graph_subset")
 
@@ -229,12 +232,21 @@ def _apply(result: dg.SensorResult, context: dg.SensorEvaluationContext) -> None
 def _event(sensor: dg.SensorDefinition, request: dg.RunRequest) -> Event:
     """Returns the event of a run request; one that no run can be made of says why."""
     event = Event(kind=EventKind.REQUEST, subject=sensor.name, at=utc_now())
-    key = escaped(request.run_key or "") or None
+    key = _storable_key(request.run_key)
     try:
         return _checked(event, sensor, request)
     except Exception as error:
         job = escaped(request.job_name) if request.job_name else None
         return replace(event, run_key=key, job=job, problem=escaped(str(error)))
+
+
+def _storable_key(run_key: str | None) -> str | None:
+    """Returns the run key under which a request is known, however odd its own one is."""
+    key = escaped(run_key or "")
+    if not is_short(key):
+        # By its digest it is one key: a request that is repeated fails once.
+        key = f"{key[:_SHOWN]}...{hashlib.sha256(key.encode()).hexdigest()}"
+    return key or None
 
 
 def _checked(event: Event, sensor: dg.SensorDefinition, request: dg.RunRequest) -> Event:
@@ -250,6 +262,10 @@ def _checked(event: Event, sensor: dg.SensorDefinition, request: dg.RunRequest) 
     for text in (*texts, *request.tags, *request.tags.values()):
         if text is not None and not is_storable(text):
             raise ValueError(f"it has {text!r}, expected text that a database can hold")
+    for name in ("run_key", "partition_key"):
+        text = getattr(request, name) or ""
+        if not is_short(text):
+            raise ValueError(f"{name}: got {text[:_SHOWN]!r}..., expected {SHORT}")
     try:
         config = json_form(dict(request.run_config))
     except ValueError as error:
