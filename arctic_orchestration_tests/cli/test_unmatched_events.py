@@ -1,16 +1,20 @@
 """``arctic events unmatched``: arrivals that map to no partition of a schedule's target."""
 
 import json
+import shlex
 from collections.abc import Callable
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 from prometheus_client import CollectorRegistry
 
 from arctic_orchestration import Arctic
 from arctic_orchestration.cli.doctor import state_checks
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.schedules.metrics import Metrics
 from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state.tables import locations
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.cli.test_target_partitions import MakeLake, arrive, make
 from arctic_orchestration_tests.code_location.conftest import Place, place, storages
@@ -70,6 +74,20 @@ def test_what_waits_for_checks_is_listed_with_all(here: World, arctic: Command) 
     assert (newest["schedule"], newest["waits_for"]) == ("checked", "checks")
     assert newest["reason"] == "check no_nulls has not been evaluated"
     assert newest["reason"] in arctic("events", "unmatched", "--all").out
+
+
+def test_what_waits_names_the_command_also_where_another_location_ticks(
+    here: World, arctic: Command
+) -> None:
+    """With the location and the schedule of the arrival."""
+    with here.database.begin() as tx:
+        other = {"cluster": "default", "name": "other", "ticked_at": utc_now()}
+        tx.execute(sa.insert(locations).values(other))
+    waits = json.loads(arctic("waiting", "--kind", "arrival", "--json").out)["waits"]
+    for action in {action for wait in waits for action in wait["actions"]}:
+        done = arctic(*shlex.split(action)[1:])
+        assert done.code == 0, (action, done)
+        assert "is no partition of" in done.out
 
 
 def test_without_any_the_command_and_doctor_say_so(make: MakeLake, arctic: Command) -> None:

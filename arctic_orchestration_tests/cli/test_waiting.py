@@ -1,11 +1,15 @@
 """``arctic waiting``: what people and programs see of what waits."""
 
 import json
+import shlex
 from collections.abc import Callable
 
 import pytest
+import sqlalchemy as sa
 
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import locations
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.waiting.planted import ODD, plant
 
@@ -56,6 +60,29 @@ def test_causes_and_single_waits_are_shown_to_people_and_programs(
     assert len(first["waits"]) + len(rest["waits"]) == 13
     assert rest["next_after"] is None
     assert "nothing waits" in arctic("waiting", "--cause", "rate").out
+
+
+@pytest.mark.usefixtures("planted")
+def test_commands_about_jobs_work_where_several_locations_tick(
+    arctic: Arctic, database_url: str
+) -> None:
+    """Whatever the name of the location is."""
+    database = Database(database_url)
+    with database.begin() as tx:
+        tx.execute(sa.update(locations).values(name="it's here"))
+        other = {"cluster": "default", "name": "other", "ticked_at": utc_now()}
+        tx.execute(sa.insert(locations).values(other))
+    database.close()
+    waits = json.loads(arctic("waiting", "--kind", "job", "--json").out)["waits"]
+    actions = sorted(
+        {action for wait in waits for action in wait["actions"]}, key=lambda one: "cancel" in one
+    )
+    assert {" ".join(action.split()[1:3]) for action in actions} == {
+        "jobs explain", "jobs launch", "jobs cancel", "schedules enable",
+    }  # fmt: skip
+    for action in actions:
+        done = arctic(*shlex.split(action)[1:])
+        assert done.code == 0, (action, done)
 
 
 @pytest.mark.usefixtures("planted")

@@ -123,6 +123,8 @@ def test_a_schedule_shows_what_it_waits_for_and_how_its_jobs_ended(
     assert held["state"].startswith("waiting constraints: ")
     assert "01:00:34" in held["next check"]
     assert held["jobs"].count("\n") == 2, "a header and one job"
+    assert held["explanation"].startswith("arctic jobs explain ")
+    assert held["explanation"].endswith(" --location=local")
     clock.second = 70
     assert _observed(place, location) == {}, "nothing has changed"
 

@@ -84,7 +84,7 @@ def test_each_wait_says_who_holds_it_until_when_and_what_helps(planted: Database
     (leased,) = waits["leased:totals"].held_by
     assert leased.text == "run run-5"
 
-    assert "arctic schedules enable stopped" in waits["suspended"].actions
+    assert "arctic schedules enable stopped --location=here" in waits["suspended"].actions
     assert "arctic queues resume low" in waits["paused:queue:low"].actions
     assert "arctic compaction wake lake.resting" in waits["rest"].actions
     assert "arctic compaction queues resume big" in waits["paused:big"].actions

@@ -23,6 +23,7 @@ from arctic_orchestration.schedules.views.schedule_state import (
 )
 from arctic_orchestration.schedules.views.texts import one_line
 from arctic_orchestration.settings import service_page
+from arctic_orchestration.waits import command
 
 #: declared schedules up to which they are shown, unless a location asks for more
 SHOWN_BY_DEFAULT = 200
@@ -125,7 +126,7 @@ class ScheduleObservations:
             return []
         due = [id for id in self._changed if self._is_due(id, now)][:_AT_ONCE]
         return [
-            dg.AssetObservation(asset_key=self._keys[schedule_id], metadata=_current(state))
+            dg.AssetObservation(asset_key=self._keys[schedule_id], metadata=self._current(state))
             for schedule_id, state in self._states(due, now)
         ]
 
@@ -169,21 +170,25 @@ class ScheduleObservations:
             self._observed_at[schedule_id] = now
         return [(id, state) for id, state in states if state is not None]
 
-
-def _current(state: ScheduleState) -> _Metadata:
-    metadata: _Metadata = {"state": state.summary, "status": state.status}
-    if state.next_check_at is not None:
-        metadata["next check"] = format_moment(state.next_check_at)
-    run_id = next((job.run_id for job in state.latest if job.run_id), None)
-    if run_id:
-        metadata["last run"] = dg.MetadataValue.dagster_run(run_id)
-    if state.latest:
-        metadata["jobs"] = dg.MetadataValue.md(_table(state.latest))
-        metadata["explanation"] = f"arctic jobs explain {state.latest[0].id}"
-        page = service_page("jobs", state.latest[0].id)
-        if page is not None:
-            metadata["page"] = dg.MetadataValue.url(page)
-    return metadata
+    def _current(self, state: ScheduleState) -> _Metadata:
+        metadata: _Metadata = {"state": state.summary, "status": state.status}
+        if state.next_check_at is not None:
+            metadata["next check"] = format_moment(state.next_check_at)
+        run_id = next((job.run_id for job in state.latest if job.run_id), None)
+        if run_id:
+            metadata["last run"] = dg.MetadataValue.dagster_run(run_id)
+        if state.latest:
+            metadata["jobs"] = dg.MetadataValue.md(_table(state.latest))
+            metadata["explanation"] = command(
+                "jobs",
+                "explain",
+                state.latest[0].id,
+                options=(f"--location={self._engine.location}",),
+            )
+            page = service_page("jobs", state.latest[0].id)
+            if page is not None:
+                metadata["page"] = dg.MetadataValue.url(page)
+        return metadata
 
 
 def _table(jobs: Sequence[Job]) -> str:

@@ -171,22 +171,28 @@ def _described(
 
 def _details(row: WaitRow, around: _Around) -> Details:
     job = around.rows[row.id]
-    explain = command("jobs", "explain", job.id)
-    cancel = command("jobs", "cancel", job.id)
+    here = _options(row)
+    explain = command("jobs", "explain", job.id, options=here)
+    cancel = command("jobs", "cancel", job.id, options=here)
     if job.state == "launching":
         expires = Until(at=job.request_expires_at, event="check")
         reason = f"launching: {job.reason}"
         return Details(until=expires, actions=(explain, cancel), reason=reason)
-    actions = [explain, command("jobs", "launch", job.id), cancel]
+    actions = [explain, command("jobs", "launch", job.id, options=here), cancel]
     held = list(around.holders.get(job.held_by, ()))
     if job.status == "suspended":
-        actions.insert(1, command("schedules", "enable", row.name))
+        actions.insert(1, command("schedules", "enable", row.name, options=here))
         held += filter(None, [around.suspensions.get(job.schedule_id)])
     return Details(
         held_by=tuple(held),
         until=_until(job, around.ticks.get(job.schedule_id)),
         actions=tuple(actions),
     )
+
+
+def _options(row: WaitRow) -> tuple[str, ...]:
+    """Returns the option of commands about what a location has; others may tick, too."""
+    return (f"--location={row.location}",)
 
 
 def _until(job: Any, tick_at: datetime | None) -> Until:
@@ -298,7 +304,7 @@ def _described_arrivals(
     names = {row.id: row.name for row in tx.execute(query)}
 
     def details(row: WaitRow) -> Details:
-        options = ("--all", f"--schedule={names[row.keys[0]]}")
+        options = (*_options(row), "--all", f"--schedule={names[row.keys[0]]}")
         return Details(actions=(command("events", "unmatched", options=options),))
 
     return describe_each(rows, details)
