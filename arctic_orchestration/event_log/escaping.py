@@ -12,6 +12,9 @@ from typing import Any
 
 #: The maximum nesting of lists and objects of metadata; serializers fail at some hundred levels.
 DEEPEST = 100
+#: The characters of an announced asset or partition key. Longer ones do not fit into the indexes of
+#: Dagster's event log.
+LONGEST_KEY = 255
 
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 #: ``__class__``, ``__enum__`` and others.

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict, Field
 
 from arctic_orchestration.documents import At, Document
-from arctic_orchestration.event_log.escaping import reserved_key
+from arctic_orchestration.event_log.escaping import LONGEST_KEY, reserved_key
 from arctic_orchestration.schedules.views.event_effects import Effect
 from arctic_orchestration.service.documents import Page
 from arctic_orchestration.specification import Specification
@@ -13,8 +13,6 @@ from arctic_orchestration.specification import Specification
 #: the maximum number of arrivals of one announcement
 MOST_ARRIVALS = 10_000
 _LARGEST = 2**63 - 1
-#: Longer ones do not fit into the index of Dagster's event log.
-_LONGEST = 255
 _EXAMPLE: dict[str, Any] = {
     "arrivals": [{"asset": "raw/flights", "partition": "2013-01-01", "bytes": 1_048_576}]
 }
@@ -41,10 +39,10 @@ _Number = Annotated[int, Field(ge=0, le=_LARGEST, strict=True)]
 class ArrivalForm(Specification):
     """A partition that has arrived."""
 
-    asset: Annotated[str, Field(max_length=_LONGEST, min_length=1), AfterValidator(_asset_key)] = (
-        Field(examples=["raw/flights"])
-    )
-    partition: str = Field(min_length=1, max_length=_LONGEST, examples=["2013-01-01"])
+    asset: Annotated[
+        str, Field(max_length=LONGEST_KEY, min_length=1), AfterValidator(_asset_key)
+    ] = Field(examples=["raw/flights"])
+    partition: str = Field(min_length=1, max_length=LONGEST_KEY, examples=["2013-01-01"])
     #: where its data is
     path: str | None = None
     bytes: _Number | None = None

@@ -89,6 +89,8 @@ def test_an_announcement_is_seen_by_the_feed(
         ),
         (("a", "1", "--path", "a\0b"), "--path: got 'a\\x00b', expected text in UTF-8 without NUL"),
         (("caf\udce9", "1"), "ASSET: got 'caf\\udce9', expected text in UTF-8 without NUL"),
+        (("a", "k" * 256, "--force"), "kk', expected text of at most 255 characters"),
+        (("a" * 256, "k", "--force"), "ASSET: got 'aa"),
         (("a", "x\udce9"), "KEY: got 'x\\udce9', expected text in UTF-8 without NUL"),
         (("a", "1", "--metadata", "x=\udce9"), "--metadata: got 'x=\\udce9', expected text in"),
         (("a", "1", "--metadata", "\udce9=1"), "--metadata: got '\\udce9=1', expected text in"),

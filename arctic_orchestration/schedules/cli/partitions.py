@@ -12,6 +12,7 @@ from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.event_log.escaping import (
     DEEPEST,
+    LONGEST_KEY,
     is_storable,
     is_too_deep,
     reserved_key,
@@ -74,8 +75,10 @@ def add(
         raise InvalidInput("ASSET", asset, "an asset key such as raw/flights")
     if not key:
         raise InvalidInput("KEY", key, "a partition key")
-    _check_text("ASSET", asset)
-    _check_text("KEY", key)
+    for field, text in (("ASSET", asset), ("KEY", key)):
+        _check_text(field, text)
+        if len(text) > LONGEST_KEY:
+            raise InvalidInput(field, text, f"text of at most {LONGEST_KEY} characters")
     unchecked = None if force else check_names(asset, key)
     arrival = Arrival(asset=asset, partition=key, path=path, metadata=described)
     with opened_instance() as instance:
