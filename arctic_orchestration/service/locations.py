@@ -25,7 +25,7 @@ def list_of_locations(service: ServiceOfApp, caller: LocationsReader) -> documen
     return documents.Places(cluster=cluster, locations=listed)
 
 
-@router.get("/locations/{location}", response_model_exclude_unset=True)
+@router.get("/locations/{location:path}", response_model_exclude_unset=True)
 def show_specification(
     service: ServiceOfApp,
     caller: LocationsReader,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
@@ -13,7 +14,7 @@ from arctic_orchestration.quantities import iso
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.database import Database
-from arctic_orchestration.state.tables import jobs, schedules
+from arctic_orchestration.state.tables import jobs, locations, schedules
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.conftest import MakeApi
 
@@ -321,3 +322,17 @@ def test_a_specification_names_what_differs_from_the_code(api: MakeApi, world: M
     assert by_name["same"]["differences"] == []
     (location,) = client.get("/locations").json()["locations"]
     assert (location["name"], location["schedules"]) == ("here", 3)
+
+
+@pytest.mark.parametrize("name", ["team/lake", "/lake", "lake/", "a b/../c?d"])
+def test_a_location_is_found_whatever_its_name_is(
+    api: MakeApi, world: MakeWorld, name: str
+) -> None:
+    """Also with slashes that a server has decoded."""
+    here = world([schedule("nightly")])
+    with here.database.begin() as tx:
+        tx.execute(sa.update(locations).values(name=name))
+    client = api()
+    shown = client.get(f"/locations/{quote(name, safe='')}").json()
+    assert shown["location"]["name"] == name
+    assert [one["name"] for one in shown["schedules"]] == ["nightly"]
