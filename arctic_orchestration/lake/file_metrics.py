@@ -1,8 +1,9 @@
 """A finished Parquet file, described for Iceberg: sizes, counts, bounds, and column ids."""
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -11,18 +12,22 @@ from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     MetricsMode,
     StatisticsCollector,
+    StatsAggregator,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
+    match_metrics_mode,
     parquet_path_to_id_mapping,
     pyarrow_to_schema,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema, promote
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType
 
 from arctic_orchestration.errors import LakeError
+
+_log = logging.getLogger("arctic_orchestration.lake")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +50,8 @@ def describe(
     """Describes a file for a commit, with statistics from one read of its footer; reads no rows.
 
     The field ids in the file identify its columns, so that a file from before a column was renamed
-    is described as well as a newer one. Dropped columns are omitted.
+    is described as well as a newer one. Dropped columns are omitted. A column with values that
+    pyiceberg cannot make bounds of has counts alone.
 
     Args:
         partition: the values of the spec's fields, in their order.
@@ -73,16 +79,18 @@ def described(
         metadata = file.metadata
         columns = _schema_of(file, path)
     ids = parquet_path_to_id_mapping(columns)
+    unbounded = _unbounded(metadata, ids)
     try:
         statistics = data_file_statistics_from_parquet_metadata(
             parquet_metadata=metadata,
-            stats_columns=_plan(table, columns, ids),
+            stats_columns=_plan(table, columns, ids, unbounded),
             parquet_column_mapping=ids,
         )
     except (KeyError, ValueError) as error:
         raise LakeError(f"{path}: the table cannot have such a column: {error}") from error
-    for field_id in _unbounded(metadata, ids):
-        statistics.column_aggregates.pop(field_id, None)
+    for field_id, bounds in list(statistics.column_aggregates.items()):
+        if not _is_serialized(bounds):
+            del statistics.column_aggregates[field_id]
     known = set(parquet_path_to_id_mapping(table.schema()).values())
     for field_id in set(ids.values()) - known:
         statistics.column_sizes.pop(field_id, None)
@@ -135,9 +143,15 @@ def _schema_of(file: pq.ParquetFile, path: str) -> Schema:
         raise LakeError(f"{path}: a column has no field id: {error}") from error
 
 
-def _plan(table: Table, columns: Schema, ids: Mapping[str, int]) -> dict[int, StatisticsCollector]:
+def _plan(
+    table: Table, columns: Schema, ids: Mapping[str, int], unbounded: set[int]
+) -> dict[int, StatisticsCollector]:
     """Plans the statistics of each of the file's leaves; none for dropped ones."""
-    plan = compute_statistics_plan(table.schema(), table.properties)
+    plan = compute_statistics_plan(table.schema(), _with_valid_modes(table.properties))
+    for field_id in unbounded & plan.keys():
+        if plan[field_id].mode.type != MetricModeTypes.NONE:
+            counts = MetricsMode(MetricModeTypes.COUNTS)
+            plan[field_id] = replace(plan[field_id], mode=counts)
     nothing = MetricsMode(MetricModeTypes.NONE)
     for path, field_id in ids.items():
         if field_id not in plan:
@@ -146,20 +160,69 @@ def _plan(table: Table, columns: Schema, ids: Mapping[str, int]) -> dict[int, St
     return plan
 
 
+def _with_valid_modes(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the properties without invalid metrics modes.
+
+    As in Iceberg, the table's mode replaces that of a column, and Iceberg's default the table's.
+    """
+    return {
+        key: value
+        for key, value in properties.items()
+        if not _names_mode(key) or _is_mode(key, value)
+    }
+
+
+def _names_mode(key: str) -> bool:
+    return key == TableProperties.DEFAULT_WRITE_METRICS_MODE or key.startswith(
+        f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}."
+    )
+
+
+def _is_mode(key: str, value: str) -> bool:
+    try:
+        match_metrics_mode(value)
+    except ValueError as error:
+        _log.warning("the property %s is ignored: %s", key, error)
+        return False
+    return True
+
+
 def _unbounded(metadata: Any, ids: Mapping[str, int]) -> set[int]:
-    """Returns columns with values but without bounds in some row group.
+    """Returns columns with values but without bounds in some row group, or with unreadable ones.
 
     Parquet omits the bounds of very long values, and its greatest value is NaN if any value is NaN.
     Bounds of the other values alone would make readers skip the file for rows that it contains.
+    Python has no dates before year 1 and after 9999, and no text that is not UTF-8.
     """
     found = set()
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         for position in range(metadata.num_columns):
             chunk = group.column(position)
-            if not is_bounded(chunk):
+            if not (is_bounded(chunk) and _is_readable(chunk.statistics)):
                 found.add(ids[chunk.path_in_schema])
     return found
+
+
+def _is_readable(statistics: Any) -> bool:
+    try:
+        _ = statistics.min, statistics.max
+    except (OverflowError, ValueError):
+        return False
+    return True
+
+
+def _is_serialized(bounds: StatsAggregator) -> bool:
+    """Returns whether pyiceberg can write the bounds.
+
+    It truncates text at code points that UTF-8 lacks: the one after U+D7FF is a surrogate.
+    """
+    try:
+        bounds.min_as_bytes()
+        bounds.max_as_bytes()
+    except (OverflowError, ValueError):
+        return False
+    return True
 
 
 def is_bounded(chunk: Any) -> bool:

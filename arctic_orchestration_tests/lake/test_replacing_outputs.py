@@ -242,6 +242,27 @@ def test_an_input_that_must_be_read_and_cannot_be_is_reported(table: Table) -> N
     assert done.unreadable["task-1"].startswith(f"{lost[0]}, an input, cannot be read: ")
 
 
+def test_an_unexpected_error_concerns_one_replacement(
+    table: Table, merged: Replacement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others of the table are committed."""
+    more = [add(table, (100 + number, "JFK")) for number in range(2)]
+    other = merge(table, plan(table, more), name="other")
+    real = file_metrics.described
+
+    def described(table: Table, path: str, **named: Any) -> Any:
+        if path == merged.outputs[0]:
+            raise OverflowError("date value out of range")
+        return real(table, path, **named)
+
+    monkeypatch.setattr(outputs, "described", described)
+    done = replace_files(table, [merged, other])
+    assert (done.committed, done.conflicts, done.unreadable) == (("other",), {}, {})
+    assert done.wrong == {
+        "task-1": f"{merged.outputs[0]}: OverflowError: date value out of range",
+    }
+
+
 def test_an_output_without_rows_is_reported(table: Table, merged: Replacement) -> None:
     """A merge that leaves nothing has no outputs."""
     path = f"{Path(merged.outputs[0]).parent}/empty.parquet"

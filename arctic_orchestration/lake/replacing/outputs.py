@@ -77,6 +77,11 @@ def checked_outputs(
             raise WrongOutputs(f"{path}: {error}") from error
         except OSError as error:
             raise _named_error(table, path, error, group) from error
+        except MemoryError:
+            raise
+        except Exception as error:
+            # Of this file alone: the other replacements of the table are committed.
+            raise WrongOutputs(f"{path}: {type(error).__name__}: {error}") from error
     if empty := [one.file.file_path for one in found if not one.file.record_count]:
         raise WrongOutputs(f"{empty[0]} has no rows")
     has_ids = any(file.first_row_id is not None for file in group.files)
