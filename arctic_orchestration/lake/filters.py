@@ -41,6 +41,7 @@ from pyiceberg.schema import Schema
 from pyspark.sql import Column
 
 from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.row_schema import moment_of
 from arctic_orchestration.lake.schema import column_at, path_of
 
 #: predicates that may be true of all rows of a file by its bounds
@@ -175,14 +176,10 @@ class _ToSpark(BoundBooleanExpressionVisitor[Column]):
         return compare(column)
 
     def _literal(self, term: BoundTerm, value: Any) -> Column:
-        match term.ref().field.field_type:
-            case iceberg.DateType():
-                return F.date_from_unix_date(F.lit(value))
-            case iceberg.TimestamptzType():
-                return F.timestamp_micros(F.lit(value))
-            case iceberg.TimestampType():
-                # The session's zone is UTC, so the wall time does not change.
-                return F.timestamp_micros(F.lit(value)).cast("timestamp_ntz")
+        kind = term.ref().field.field_type
+        if (column := moment_of(kind, value)) is not None:
+            return column
+        match kind:
             case iceberg.BinaryType():
                 return F.lit(bytearray(value))
             case iceberg.FloatType():

@@ -45,10 +45,25 @@ def literal_of(kind: iceberg.IcebergType, value: Any) -> Column:
     (field,) = spark_schema(Schema(iceberg.NestedField(1, "value", kind))).fields
     if isinstance(value, bytes):
         return F.unhex(F.lit(value.hex()))
+    if isinstance(value, int) and (column := moment_of(kind, value)) is not None:
+        return column
     if isinstance(value, date | Decimal):
         # As a text: a time without zone is not to be taken for one of this process's zone.
         value = str(value)
     return F.lit(value).cast(field.dataType)
+
+
+def moment_of(kind: iceberg.IcebergType, value: int) -> Column | None:
+    """Returns a date or timestamp, given as in manifests, as a column; None: it is another type."""
+    match kind:
+        case iceberg.DateType():
+            return F.date_from_unix_date(F.lit(value))
+        case iceberg.TimestamptzType():
+            return F.timestamp_micros(F.lit(value))
+        case iceberg.TimestampType():
+            # The session's zone is UTC, so the wall time does not change.
+            return F.timestamp_micros(F.lit(value)).cast("timestamp_ntz")
+    return None
 
 
 def null_found(error: Exception) -> str | None:

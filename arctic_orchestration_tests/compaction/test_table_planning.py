@@ -113,6 +113,9 @@ def test_partitions_have_the_names_of_their_paths(lake: Lake) -> None:
     # 2013-01-01 is 43 years and 11 leap days after 1970-01-01: 15706 days.
     assert name_of(0, (15706, "JFK")) == "day=2013-01-01/origin=JFK"
     assert name_of(0, (None, None)) == "day=null/origin=null"
+    # 9999-12-31 is day 2932896, and the last that Python has.
+    assert name_of(0, (2932896, "JFK")) == "day=9999-12-31/origin=JFK"
+    assert name_of(0, (2932897, "JFK")) == "day=2932897/origin=JFK"
     assert name_of(0, (0, "a/b=\0\ud800")) == "day=1970-01-01/origin=a%2Fb%3D%00%3F"
     long = name_of(0, (0, "x" * 5000))
     assert len(long) < 250

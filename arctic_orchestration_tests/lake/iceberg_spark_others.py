@@ -80,6 +80,35 @@ def doubles(lake: "Lake") -> dict[str, Any]:
     }
 
 
+def far(lake: "Lake") -> dict[str, Any]:
+    """Partitions of a day that Python has not, and text without a bound: U+D7FF has no next one."""
+    lake.create("far", "id bigint, d date, s string", "partitioned by (d)", version=2)
+    for n in range(2):
+        lake.sql(
+            f"insert into lake.db.far select 2 * {n} + i, date_add(date'9999-12-31', i), "
+            "concat(repeat('a', 15), decode(unhex('ED9FBF'), 'UTF-8'), 'zzz') "
+            "from values (0), (1) as v(i)"
+        )
+
+    def rows() -> list[list[Any]]:
+        query = "select id, cast(d as string), s from lake.db.far order by id"
+        return [list(row) for row in lake.spark.sql(query).collect()]
+
+    before = rows()
+    lake.compact("far")
+    changed = "partitions.d=2932897"
+    query = f"select summary['{changed}'] from lake.db.far.snapshots where operation = 'replace'"
+    lake.sql("alter table lake.db.far set tblproperties ('write.summary.partition-limit' = 9)")
+    lake.sql("insert into lake.db.far select 4, date_add(date'9999-12-31', 1), 'b'")
+    lake.compact("far")
+    return {
+        "before": before,
+        "after": rows(),
+        "summaries": [row[0] for row in lake.spark.sql(query).collect()],
+        "files": lake.spark.table("lake.db.far.files").count(),
+    }
+
+
 def copied(lake: "Lake") -> dict[str, Any]:
     """Copy on write in format 2, with a partition spec and columns that change."""
     columns = "id bigint, text string, s struct<a: int, l: array<struct<x: int>>>"
@@ -280,4 +309,4 @@ def raced(lake: "Lake") -> dict[str, Any]:
     return found
 
 
-OTHERS = (hive, copied, void, doubles, clustered, branched, positions, manifests, raced)
+OTHERS = (hive, copied, void, doubles, far, clustered, branched, positions, manifests, raced)

@@ -177,6 +177,20 @@ def test_partitions_of_doubles_keep_their_values(scenario: Seen) -> None:
     assert scenario["equal"] == [0, 3]
 
 
+@of("far")
+def test_partitions_of_days_after_9999_are_merged(scenario: Seen) -> None:
+    """Each becomes one file; the snapshot's summary names the day 10000-01-01 by its number."""
+    assert [row[:2] for row in scenario["before"]] == [
+        [0, "9999-12-31"], [1, "+10000-01-01"], [2, "9999-12-31"], [3, "+10000-01-01"],
+    ]  # fmt: skip
+    assert scenario["after"][:4] == scenario["before"]
+    assert scenario["files"] == 2
+    first, second = scenario["summaries"]
+    assert first is None
+    assert "added-data-files=1" in second
+    assert "deleted-data-files=2" in second
+
+
 @of("clustered")
 def test_sort_orders_of_others_are_kept(scenario: Seen) -> None:
     """What z-order left is sorted as the table is from now on."""

@@ -28,6 +28,7 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampType,
     TimestamptzType,
 )
 from pyspark.sql import SparkSession
@@ -152,6 +153,36 @@ def test_by_each_engine(spark: SparkSession, table: Table, engine: Engine | None
     assert done.way == Way.DECODE
     how = "by Arrow in a worker" if engine is None else "2 of 2 files have no field ids"
     assert how in done.because
+
+
+@pytest.mark.parametrize("engine", [None, Engine.SPARK])
+@pytest.mark.parametrize("day", [2932897, -719163], ids=["10000-01-01", "before year 1"])
+def test_moments_that_python_has_not(
+    spark: SparkSession, catalog: Catalog, engine: Engine | None, day: int
+) -> None:
+    """The columns are filled with the integers of the partition."""
+    kinds = (DateType(), TimestampType(), TimestamptzType())
+    schema = Schema(
+        NestedField(1, "id", LongType()),
+        *(NestedField(number, f"c{number}", kind) for number, kind in enumerate(kinds, 2)),
+    )
+    spec = PartitionSpec(
+        *(PartitionField(one, 1000 + one, IdentityTransform(), f"by_{one}") for one in (2, 3, 4))
+    )
+    table = ensure_table(catalog, "lake.far", schema, partition_spec=spec)
+    mapped(table, json.dumps(MAPPING[:1]))
+    group = group_of(table, {"id": [1]}, {"id": [2]})
+    micros = day * 86_400_000_000 + 1
+    partition = (day, micros, micros + 1)
+    group = replace(group, files=tuple(replace(one, partition=partition) for one in group.files))
+    (output,) = merged(spark, table, group, way=None, engine=engine).outputs
+    rows = pq.ParquetFile(output.path).read()
+    assert rows["id"].to_pylist() == [1, 2]
+    assert rows["c2"].cast(pa.int32()).to_pylist() == [day, day]
+    assert rows["c3"].type == pa.timestamp("us")
+    assert rows["c3"].cast(pa.int64()).to_pylist() == [micros, micros]
+    assert rows["c4"].type.tz is not None
+    assert rows["c4"].cast(pa.int64()).to_pylist() == [micros + 1, micros + 1]
 
 
 def test_appending_is_refused(spark: SparkSession, table: Table) -> None:

@@ -195,7 +195,8 @@ def partition_names(table: Table) -> NameOf:
         if value is None:
             return _NULL
         for schema in schemas:
-            with suppress(ValueError):
+            # Python has no dates before year 1 and after 9999: these are shown by their number.
+            with suppress(ValueError, OverflowError):
                 source = schema.find_type(field.source_id)
                 text = field.transform.to_human_string(field.transform.result_type(source), value)
                 return f'"{text}"' if text.strip('"') == _NULL else text

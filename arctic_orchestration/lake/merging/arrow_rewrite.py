@@ -221,7 +221,7 @@ def _filled(file: PlainFile, piece: pa.Table) -> pa.Table:
     for name, value in file.lacking.items():
         place = piece.schema.get_field_index(name)
         if place >= 0:
-            piece = piece.set_column(place, name, pa.repeat(value, len(piece)))
+            piece = piece.set_column(place, name, pa.repeat(value[0], len(piece)))
     return piece
 
 

@@ -54,7 +54,7 @@ class PlainFile:
 
     path: str
     #: the values of columns that the file lacks, by name; other missing columns are null
-    lacking: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    lacking: Mapping[str, pa.Array] = field(default_factory=dict)
     #: format 3: what its rows inherit
     inherited: Inherited | None = None
     #: the positions of rows that are left out
@@ -291,8 +291,11 @@ def _becomes(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _lacking(
     table: Table, group: FileGroup, readable: Readable
-) -> list[Mapping[str, pa.Scalar]] | str:
-    """Returns the values of columns that each file lacks; or why Arrow has none of them."""
+) -> list[Mapping[str, pa.Array]] | str:
+    """Returns the values of columns that each file lacks; or why Arrow has none of them.
+
+    As arrays of one value: scalars are sent to workers as Python's, which has no day after 9999.
+    """
     columns = {
         one.field_id: one for one in table.schema().fields if one.field_id in readable.values
     }
@@ -300,7 +303,7 @@ def _lacking(
     for field_id in frozenset[int]().union(*readable.lacking.values()):
         column = columns[field_id]
         try:
-            values[field_id] = pa.scalar(readable.values[field_id], arrow_type(column.field_type))
+            values[field_id] = pa.array([readable.values[field_id]], arrow_type(column.field_type))
         except (pa.ArrowException, TypeError, ValueError) as error:
             return f"the value of {column.name} in files without it: {error}"
     return [

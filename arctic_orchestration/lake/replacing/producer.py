@@ -1,7 +1,9 @@
 """The snapshot that replaces data files: its manifests and its summary."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from urllib.parse import quote_plus
 
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
@@ -13,6 +15,8 @@ from pyiceberg.manifest import (
     ManifestFile,
     ManifestWriter,
 )
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import (
@@ -207,7 +211,7 @@ class ReplaceFiles(WithRowIds["ReplaceFiles"]):
             TableProperties.WRITE_PARTITION_SUMMARY_LIMIT,
             TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT,
         )
-        collected = SnapshotSummaryCollector(partition_summary_limit=limit or 0)
+        collected = _Collector(partition_summary_limit=limit or 0)
         assert self.written is not None
         specs = metadata.specs()
         schemas = {
@@ -239,6 +243,23 @@ class ReplaceFiles(WithRowIds["ReplaceFiles"]):
             "manifests-replaced": str(replaced),
             "entries-processed": str(sum(_entries(manifest) for manifest in written)),
         }
+
+
+class _Collector(SnapshotSummaryCollector):
+    """Counts the files of each partition, also where Python has no date for its value."""
+
+    def update_partition_metrics(
+        self, partition_spec: PartitionSpec, file: DataFile, is_add_file: bool, schema: Schema
+    ) -> None:
+        with suppress(OverflowError):
+            super().update_partition_metrics(partition_spec, file, is_add_file, schema)
+            return
+        path = "/".join(
+            f"{quote_plus(field.name)}={quote_plus(str(file.partition[place]))}"
+            for place, field in enumerate(partition_spec.fields)
+        )
+        metrics = self.partition_metrics[path]
+        (metrics.add_file if is_add_file else metrics.remove_file)(file)
 
 
 def _entries(manifest: ManifestFile) -> int:
