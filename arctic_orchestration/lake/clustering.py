@@ -67,6 +67,19 @@ def _require_columns(clustering: Clustering, schema: Schema) -> None:
             raise ValueError(f"columns of the table: {known}")
         if not isinstance(kind, kinds):
             raise ValueError(f"columns that have an order, which {column.name} ({kind}) has not")
+        if not _is_single(schema, column.name):
+            raise ValueError(
+                f"columns, or fields of structs, which {column.name} inside of a list or map is not"
+            )
+
+
+def _is_single(schema: Schema, name: str) -> bool:
+    """Returns whether each row has one value of it: pyiceberg has accessors of these alone."""
+    try:
+        schema.accessor_for_field(schema.find_field(name).field_id)
+    except ValueError:
+        return False
+    return True
 
 
 def type_of(schema: Schema, name: str) -> IcebergType | None:

@@ -17,7 +17,9 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
+    ListType,
     LongType,
+    MapType,
     NestedField,
     StringType,
     StructType,
@@ -227,10 +229,14 @@ def test_what_is_no_rule_is_refused(rule: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
-        ("gone", "expected columns of the table: a, flag, s"),
-        ("A", "expected columns of the table: a, flag, s"),
+        ("gone", "expected columns of the table: a, flag, s, l, m, p"),
+        ("A", "expected columns of the table: a, flag, s, l, m, p"),
         ("s", "expected columns that have an order, which s (struct<5: x: optional long>) has not"),
         ("zorder(a, flag)", "expected columns that have an order, which flag (boolean) has not"),
+        *(
+            (name, f"expected columns, or fields of structs, which {name} inside of a list or map")
+            for name in ("l.element", "m.key", "m.value", "p.element.y")
+        ),
     ],
 )
 def test_columns_that_cannot_be_sorted_by_are_refused(
@@ -242,6 +248,9 @@ def test_columns_that_cannot_be_sorted_by_are_refused(
         NestedField(1, "a", LongType()),
         NestedField(2, "flag", BooleanType()),
         NestedField(3, "s", inside),
+        NestedField(6, "l", ListType(7, StringType())),
+        NestedField(8, "m", MapType(9, StringType(), 10, LongType())),
+        NestedField(11, "p", ListType(12, StructType(NestedField(13, "y", LongType())))),
     )
     table = ensure_table(catalog, "lake.few", schema, properties={PROPERTY: rule})
     with pytest.raises(InvalidInput) as refused:
