@@ -165,6 +165,9 @@ def _value(kind: iceberg.IcebergType, array: pa.Array, mapped: Names | None) -> 
                 _columns(kind, array, mapped), fields=fields, mask=array.is_null()
             )
         case iceberg.ListType():
+            if pa.types.is_fixed_size_list(array.type):
+                # It has no offsets.
+                array = array.cast(pa.list_(array.type.value_field))
             values = _value(kind.element_type, array.values, below(mapped, "element"))
             return pa.ListArray.from_arrays(
                 _offsets(array), values, arrow_type(kind), mask=array.is_null()
@@ -225,8 +228,11 @@ def _read(
                         piece = _with_places(piece, path, position)
                     position += len(piece)
                     yield from piece.combine_chunks().to_batches()
-            except (OSError, pa.ArrowException, LakeError) as error:
+            except Exception as error:
+                # Any other error, too: Spark would hide of which file it is in a stack of Java's.
                 first = (str(error).splitlines() or [""])[0]
+                if not isinstance(error, (OSError, pa.ArrowException, LakeError)):
+                    first = f"{type(error).__name__}: {first}"
                 raise LakeError(f"{path} cannot be read: {first}") from error
 
 

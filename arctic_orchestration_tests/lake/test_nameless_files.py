@@ -23,6 +23,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     DateType,
     DecimalType,
+    FloatType,
     ListType,
     LongType,
     NestedField,
@@ -31,10 +32,12 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import InvalidInput, LakeError, UnsupportedFile
 from arctic_orchestration.lake import ensure_table
+from arctic_orchestration.lake.arrow_rows import arrow_rows
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
 from arctic_orchestration.lake.merging.merge import Engine, Merged
 from arctic_orchestration.lake.merging.strategy import Way
@@ -45,6 +48,7 @@ from arctic_orchestration_tests.lake.merged_files import (
     rows_of,
     with_deletes,
 )
+from arctic_orchestration_tests.lake.worker_files import BrokenFileIO
 
 PARTS = StructType(NestedField(7, "text", StringType()))
 SCHEMA = Schema(
@@ -183,6 +187,39 @@ def test_moments_that_python_has_not(
     assert rows["c3"].cast(pa.int64()).to_pylist() == [micros, micros]
     assert rows["c4"].type.tz is not None
     assert rows["c4"].cast(pa.int64()).to_pylist() == [micros + 1, micros + 1]
+
+
+@pytest.mark.parametrize("engine", [None, Engine.SPARK])
+def test_lists_of_fixed_size(spark: SparkSession, catalog: Catalog, engine: Engine | None) -> None:
+    """As pyarrow writes embeddings: with a hint in the file that makes pyarrow read them so."""
+    v = ListType(4, FloatType(), element_required=False)
+    w = ListType(5, ListType(6, FloatType(), element_required=False), element_required=False)
+    schema = Schema(
+        NestedField(1, "id", LongType()), NestedField(2, "v", v), NestedField(3, "w", w)
+    )
+    table = ensure_table(catalog, "lake.embeddings", schema)
+    mapping = [{"field-id": n, "names": [name]} for n, name in enumerate(("id", "v", "w"), 1)]
+    mapped(table, json.dumps(mapping))
+    fixed = pa.list_(pa.float32(), 2)
+    some = [[1.0, 2.0], None, [3.0, None], [4.0, 5.0]]
+    more = [[[1.0, 2.0], None], [], None, [[6.0, 7.0]]]
+    files = [
+        {"id": ids, "v": pa.array([some[n] for n in ids], fixed),
+         "w": pa.array([more[n] for n in ids], pa.list_(fixed))}
+        for ids in ([0, 1, 2], [3])
+    ]  # fmt: skip
+    group = group_of(table, *files)
+    group = replace(group, files=tuple(replace(one, partition=()) for one in group.files))
+    done = merged(spark, table, group, way=None, engine=engine)
+    assert rows_of(done) == [{"id": n, "v": some[n], "w": more[n]} for n in range(4)]
+    assert ("by Arrow" in done.because) == (engine is None)
+
+
+def test_any_error_of_a_worker_names_the_file(spark: SparkSession) -> None:
+    """Also one that no reader of files should raise."""
+    rows = arrow_rows(spark, BrokenFileIO(), SCHEMA, ["a/1.parquet"], tasks=1)
+    with pytest.raises(PySparkException, match="a/1.parquet cannot be read: AttributeError: none"):
+        rows.collect()
 
 
 def test_appending_is_refused(spark: SparkSession, table: Table) -> None:

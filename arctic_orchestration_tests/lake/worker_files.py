@@ -27,6 +27,13 @@ class LockedFileIO(PyArrowFileIO):
         self.lock = threading.Lock()
 
 
+class BrokenFileIO(PyArrowFileIO):
+    """Has an error of its own."""
+
+    def new_input(self, location: str) -> PyArrowFile:
+        raise AttributeError("none of that name")
+
+
 class _FullStream:
     """Takes so many bytes and no more."""
 

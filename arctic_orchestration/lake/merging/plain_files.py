@@ -256,7 +256,11 @@ def _unlike_values(
         case iceberg.StructType() if pa.types.is_struct(found):
             for path, kind, expected in _unlike(wanted, found, names):
                 yield f".{path}", kind, expected
-        case iceberg.ListType() if pa.types.is_list(found) or pa.types.is_large_list(found):
+        case iceberg.ListType() if (
+            pa.types.is_list(found)
+            or pa.types.is_large_list(found)
+            or pa.types.is_fixed_size_list(found)
+        ):
             yield from _unlike_values(
                 wanted.element_type, found.value_type, below(names, "element")
             )
