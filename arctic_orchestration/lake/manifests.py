@@ -26,7 +26,6 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
-from pyiceberg.utils.properties import property_as_int
 
 from arctic_orchestration.errors import LakeError, NotFound, UnsupportedTable
 from arctic_orchestration.lake.avro_doubles import read_exactly
@@ -45,6 +44,7 @@ from arctic_orchestration.lake.manifest_fields import (
 )
 from arctic_orchestration.lake.manifest_lists import read_manifest_list
 from arctic_orchestration.lake.supported_formats import require_supported_format
+from arctic_orchestration.lake.table_properties import int_property
 
 read_exactly()
 
@@ -165,7 +165,7 @@ def table_numbers(
         small_bytes: smaller files count as small; None: three quarters of the target.
     """
     if target_bytes is None:
-        target_bytes = property_as_int(
+        target_bytes = int_property(
             table.properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, _TARGET_BYTES
         )
     return numbers_of(live_files(table, snapshot_id), target_bytes or 1, small_bytes)

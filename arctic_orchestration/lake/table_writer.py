@@ -25,7 +25,6 @@ from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID
 from pyiceberg.table.update.snapshot import _SnapshotProducer
-from pyiceberg.utils.properties import property_as_bool
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.clock import utc_now
@@ -45,6 +44,7 @@ from arctic_orchestration.lake.row_lineage import FIRST_VERSION
 from arctic_orchestration.lake.schema import require_fitting, require_supported_table
 from arctic_orchestration.lake.session import require_lake_session
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction, ancestors
+from arctic_orchestration.lake.table_properties import bool_property, require_commit_properties
 from arctic_orchestration.lake.table_reader import plan, rows_of
 from arctic_orchestration.lake.tables import REFUSED_COMMIT, TRIES, is_locked, wait_seconds
 
@@ -95,6 +95,7 @@ def append(
         UnsupportedTable: the format, a column's type or a transform is unsupported, rows to replace
             are in a file with deletes, or rows of a table of format 3 are to be replaced. Nothing
             was written.
+        InvalidInput: a property of the table cannot be read. Nothing was committed.
         SchemaMismatch: the rows do not fit the columns. Nothing was committed.
         CommitConflict: columns or partitions were changed meanwhile, or other writers were first
             for too long. Nothing was committed; retrying is safe.
@@ -107,6 +108,7 @@ def append(
     name = ".".join(table.name())
     require_supported_table(table)
     require_supported_spec(table.spec(), table.schema(), name)
+    require_commit_properties(table.properties)
     if replacing is not None and table.format_version >= FIRST_VERSION:
         raise UnsupportedTable(
             f"{name}: rows of a table of format 3 cannot be replaced: the others in their files "
@@ -224,7 +226,7 @@ class _Append:
             assert not overwrites
             return AppendFiles(transaction, summary)
         update = transaction.update_snapshot(snapshot_properties=summary)
-        merging = property_as_bool(
+        merging = bool_property(
             self._table.properties,
             TableProperties.MANIFEST_MERGE_ENABLED,
             TableProperties.MANIFEST_MERGE_ENABLED_DEFAULT,

@@ -107,6 +107,20 @@ def test_what_tasks_have_and_what_was_merged_counts(lake: Lake, database: Databa
     assert (waits.tasks, waits.recheck_at) == ((), later + HOUR)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("commit.manifest.target-size-bytes", "8MB"), ("write.summary.partition-limit", "x")],
+)
+def test_a_table_that_no_commit_could_change_is_refused(lake: Lake, key: str, value: str) -> None:
+    """Else its merges would be made, and wait for a commit until a person corrects the property."""
+    table = lake.table("lake.flights", files=6)
+    with table.transaction() as change:
+        change.set_properties({key: value})
+    found = plan_table(None, lake.catalog, "lake.flights", utc_now(), forced=True)
+    assert found.refused == f"{key}: got {value!r}, expected a whole number"
+    assert found.tasks == ()
+
+
 def test_partitions_have_the_names_of_their_paths(lake: Lake) -> None:
     """Days as days, nulls as null; what would not print or be mistaken is escaped."""
     name_of = partition_names(lake.table("lake.flights", BY_DAY_AND_ORIGIN))

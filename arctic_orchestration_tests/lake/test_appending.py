@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from arctic_orchestration.errors import (
     CommitConflict,
     ConfigurationError,
+    InvalidInput,
     SchemaMismatch,
     UnsupportedTable,
 )
@@ -320,3 +321,21 @@ def test_the_same_key_from_two_writers_is_there_once(
     assert not appended.written
     assert ids(table) == [1]
     assert files_in(table) == live_files(table)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("write.summary.partition-limit", "a whole number"),
+        ("commit.manifest-merge.enabled", "true or false"),
+    ],
+)
+def test_a_property_that_cannot_be_read_is_named(
+    spark: SparkSession, table: Table, key: str, expected: str
+) -> None:
+    """Nothing is appended."""
+    with table.transaction() as change:
+        change.set_properties({key: "x"})
+    with pytest.raises(InvalidInput, match=f"{key}: got 'x', expected {expected}"):
+        append(spark, rows(spark, (1, "JFK", 0.5)), table)
+    assert table.refresh().snapshots() == []

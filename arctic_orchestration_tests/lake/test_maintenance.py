@@ -295,3 +295,12 @@ def test_a_table_that_shares_its_files_is_left_alone(table: Table) -> None:
         transaction.set_properties({"gc.enabled": "false"})
     with pytest.raises(LakeError, match=r"gc\.enabled"):
         expire_snapshots(table, older_than=LATER)
+
+
+def test_an_unknown_answer_to_whether_files_are_shared_is_refused(table: Table) -> None:
+    """With a blank it is neither true nor false."""
+    with table.transaction() as transaction:
+        transaction.set_properties({"gc.enabled": "False "})
+    with pytest.raises(InvalidInput) as refused:
+        expire_snapshots(table, older_than=LATER)
+    assert str(refused.value) == "gc.enabled: got 'False ', expected true or false"

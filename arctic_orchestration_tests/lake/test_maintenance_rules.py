@@ -3,7 +3,7 @@
 Snapshot 1 is a day old and snapshot 10 is ten days old; a history is told from its head backwards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import LongType, NestedField
 
+from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.lake.upkeep.expiry import default_keep_last, default_older_than, expiry
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -168,3 +169,22 @@ def test_the_table_says_what_the_caller_does_not(
     metadata = history(refs={}, properties=properties)
     assert default_older_than(metadata, NOW) == NOW - age
     assert default_keep_last(metadata) == count
+
+
+@pytest.mark.parametrize(
+    ("key", "read"),
+    [
+        ("history.expire.max-snapshot-age-ms", lambda table: default_older_than(table, NOW)),
+        ("history.expire.min-snapshots-to-keep", default_keep_last),
+        (
+            "history.expire.max-ref-age-ms",
+            lambda table: expiry(table, older_than=NOW, keep_last=1, now=NOW),
+        ),
+    ],
+)
+def test_what_is_no_number_is_refused(key: str, read: Callable[[TableMetadata], object]) -> None:
+    """By the name of the table's property."""
+    made = history([1], refs={"main": branch(1)}, properties={key: "abc"})
+    with pytest.raises(InvalidInput) as refused:
+        read(made)
+    assert str(refused.value) == f"{key}: got 'abc', expected a whole number"

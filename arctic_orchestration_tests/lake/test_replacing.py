@@ -285,3 +285,21 @@ def test_manifests_are_as_other_readers_want_them(catalog: Catalog) -> None:
         (data_file,) = [one["type"] for one in schema["fields"] if one["name"] == "data_file"]
         (ids,) = [one for one in data_file["fields"] if one["name"] == "equality_ids"]
         assert ids["type"][1]["items"] == "int"
+
+
+@pytest.mark.parametrize(
+    "key", ["commit.manifest.target-size-bytes", "write.summary.partition-limit"]
+)
+def test_a_property_that_is_no_number_is_named(catalog: Catalog, key: str) -> None:
+    """Nothing is committed; once it is corrected, the same replacement is."""
+    table = new_table(catalog)
+    merged = merge(table, plan(table, [add(table, (number, "JFK")) for number in range(2)]))
+    with table.transaction() as change:
+        change.set_properties({key: "8MB"})
+    with pytest.raises(InvalidInput) as refused:
+        replace_files(table, [merged])
+    assert str(refused.value) == f"{key}: got '8MB', expected a whole number"
+    assert len(table.refresh().snapshots()) == 2
+    with table.transaction() as change:
+        change.remove_properties(key)
+    assert replace_files(table, [merged]).committed == ("task-1",)

@@ -34,7 +34,6 @@ from arctic_orchestration.errors import (
     CommitUnknown,
     DatabaseUnavailable,
     InvalidInput,
-    LakeError,
     NotFound,
     Refused,
     UnsupportedTable,
@@ -303,7 +302,7 @@ class Committer:
             str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
         )
         level = logging.INFO if isinstance(error, CommitConflict) else logging.WARNING
-        unknown = None if isinstance(error, LakeError | OSError) else error
+        unknown = None if isinstance(error, ArcticError | OSError) else error
         _log.log(level, "%s is not committed to: %s", lease.table, reason, exc_info=unknown)
         if isinstance(error, CommitUnknown):
             reason = f"the catalog did not answer whether it committed: {reason}"

@@ -26,6 +26,7 @@ from arctic_orchestration.errors import InvalidInput, UnsupportedTable
 from arctic_orchestration.lake.clustering import clustering_of
 from arctic_orchestration.lake.manifests import live_files
 from arctic_orchestration.lake.schema import require_supported_table
+from arctic_orchestration.lake.table_properties import require_commit_properties
 from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.state.database import Database
 
@@ -80,6 +81,7 @@ def plan_loaded(table: Table, policy: Policy, state: PlanState, now: datetime) -
         if refused is None:
             require_supported_table(table)
             clustering_of(table)
+            require_commit_properties(table.properties)
             files = live_files(table)
             refused = refusal_of(files)
     except (UnsupportedTable, InvalidInput) as error:

@@ -1,9 +1,9 @@
 """The table properties for its Parquet files."""
 
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.utils.properties import property_as_int
 
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.lake.table_properties import int_property
 
 _GREATEST_ZSTD_LEVEL = 22
 
@@ -34,10 +34,7 @@ def zstd_level(table: Table) -> int | None:
 def _number(table: Table, key: str, expected: str, greatest: int) -> int | None:
     if key not in table.properties:
         return None
-    try:
-        value = property_as_int(table.properties, key)
-    except ValueError as error:
-        raise InvalidInput(key, table.properties[key], expected) from error
+    value = int_property(table.properties, key, expected=expected)
     if value is None:
         return None
     if not 1 <= value <= greatest:

@@ -26,7 +26,6 @@ from pyiceberg.table.snapshots import (
     update_snapshot_summaries,
 )
 from pyiceberg.typedef import EMPTY_DICT
-from pyiceberg.utils.properties import property_as_int
 
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.manifest_fields import (
@@ -41,6 +40,7 @@ from arctic_orchestration.lake.replacing.manifest_writing import manifest_writer
 from arctic_orchestration.lake.replacing.obsolete_deletes import Added
 from arctic_orchestration.lake.replacing.table_head import Head
 from arctic_orchestration.lake.snapshot_writing import WithRowIds
+from arctic_orchestration.lake.table_properties import int_property
 
 _POSITION_FILES = "removed-position-delete-files"
 _SIZE = [field.name for field in DATA_FILE_TYPE[3].fields].index("file_size_in_bytes")
@@ -206,7 +206,7 @@ class ReplaceFiles(WithRowIds["ReplaceFiles"]):
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
         metadata = self._head.metadata
-        limit = property_as_int(
+        limit = int_property(
             metadata.properties,
             TableProperties.WRITE_PARTITION_SUMMARY_LIMIT,
             TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT,
@@ -273,7 +273,7 @@ def _entries(manifest: ManifestFile) -> int:
 
 def manifest_target(metadata: TableMetadata) -> int:
     """Returns the size that a table's manifests should have, in bytes."""
-    target = property_as_int(
+    target = int_property(
         metadata.properties,
         TableProperties.MANIFEST_TARGET_SIZE_BYTES,
         TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT,

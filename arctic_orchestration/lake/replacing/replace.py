@@ -67,7 +67,8 @@ def replace_files(
             safe.
         CommitUnknown: the catalog neither confirmed nor refused the commit. Calling again with the
             same replacements finds out.
-        InvalidInput: ids that are empty, contain a comma or are repeated; a group without files.
+        InvalidInput: ids that are empty, contain a comma or are repeated; a group without files; a
+            property of the table that cannot be read.
         CatalogUnavailable: the catalog is down. Nothing was committed.
         LakeError: the storage does not answer, or manifests cannot be read or written. Nothing was
             committed.

@@ -19,9 +19,9 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.utils.properties import property_as_int
 
 from arctic_orchestration.lake.snapshot_history import ancestors
+from arctic_orchestration.lake.table_properties import int_property
 
 _MAX_REF_AGE_MS = "history.expire.max-ref-age-ms"
 
@@ -36,7 +36,7 @@ class Expiry:
 
 def default_older_than(metadata: TableMetadata, now: datetime) -> datetime:
     """Returns ``now`` less the table's ``history.expire.max-snapshot-age-ms`` (five days)."""
-    age = property_as_int(
+    age = int_property(
         metadata.properties,
         TableProperties.MAX_SNAPSHOT_AGE_MS,
         TableProperties.MAX_SNAPSHOT_AGE_MS_DEFAULT,
@@ -46,7 +46,7 @@ def default_older_than(metadata: TableMetadata, now: datetime) -> datetime:
 
 def default_keep_last(metadata: TableMetadata) -> int:
     """Returns the table's ``history.expire.min-snapshots-to-keep``, one by default."""
-    count = property_as_int(
+    count = int_property(
         metadata.properties,
         TableProperties.MIN_SNAPSHOTS_TO_KEEP,
         TableProperties.MIN_SNAPSHOTS_TO_KEEP_DEFAULT,
@@ -89,7 +89,7 @@ def expiry(
 
 
 def _is_over(metadata: TableMetadata, name: str, ref: SnapshotRef, now: datetime) -> bool:
-    age = ref.max_ref_age_ms or property_as_int(metadata.properties, _MAX_REF_AGE_MS)
+    age = ref.max_ref_age_ms or int_property(metadata.properties, _MAX_REF_AGE_MS)
     snapshot = metadata.snapshot_by_id(ref.snapshot_id)
     if name == MAIN_BRANCH or age is None or snapshot is None:
         return False

@@ -113,7 +113,8 @@ def expire_snapshots(
         now: the moment from which ages of refs and tables count.
 
     Errors:
-        InvalidInput: ``keep_last`` is below one, or ``older_than`` has no zone.
+        InvalidInput: ``keep_last`` is below one, ``older_than`` has no zone, or a property of the
+            table cannot be read.
         CommitConflict: other writers were first for too long. Nothing was changed.
         CommitUnknown: the catalog neither confirmed nor refused the commit. No file was removed.
         CatalogUnavailable: the catalog did not answer, after several tries. Nothing was changed.

@@ -51,7 +51,7 @@ def rewrite_manifests(table: Table, *, fewest: int = FEWEST, dry_run: bool = Fal
         dry_run: returns what would be merged, and changes nothing.
 
     Errors:
-        InvalidInput: ``fewest`` is below two.
+        InvalidInput: ``fewest`` is below two, or a property of the table cannot be read.
         UnsupportedTable: the table's format is newer than 3.
         CommitConflict: other writers were first for too long. Nothing was changed.
         CommitUnknown: the catalog neither confirmed nor refused the commit.

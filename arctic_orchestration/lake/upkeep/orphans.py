@@ -73,7 +73,8 @@ def remove_orphans(
         now: the moment from which a day counts.
 
     Errors:
-        InvalidInput: ``older_than`` is less than a day ago, or has no zone.
+        InvalidInput: ``older_than`` is less than a day ago, or has no zone, or the table's
+            ``gc.enabled`` cannot be read.
         CatalogUnavailable: the catalog did not answer, after several tries. Nothing was removed.
         LakeError: the table's ``gc.enabled`` is false, its files cannot be listed, a manifest or
             another table that may lie in the same place cannot be read. Nothing was removed.

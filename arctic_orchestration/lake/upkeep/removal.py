@@ -6,9 +6,9 @@ from enum import StrEnum
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
-from pyiceberg.utils.properties import property_as_bool
 
 from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.lake.table_properties import bool_property
 from arctic_orchestration.lake.tables import answered
 
 
@@ -79,5 +79,5 @@ def require_aware(older_than: datetime | None) -> None:
 
 
 def require_garbage_collection(table: Table) -> None:
-    if not property_as_bool(table.properties, "gc.enabled", True):
+    if not bool_property(table.properties, "gc.enabled", True):
         raise LakeError(f"{name_of(table)}: gc.enabled is false; other tables may need its files")
