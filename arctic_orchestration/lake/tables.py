@@ -1,7 +1,9 @@
 """The catalog of the lake's tables: finds tables, and creates missing ones."""
 
+import logging
 import sqlite3
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from time import sleep
 from typing import Any, TypeVar
@@ -53,6 +55,8 @@ from arctic_orchestration.lake.supported_formats import require_supported_format
 from arctic_orchestration.settings import Settings
 
 read_exactly()
+
+_log = logging.getLogger("arctic_orchestration.lake")
 
 #: How long a process waits for another one's commit to the embedded catalog.
 _BUSY_SECONDS = 60
@@ -195,6 +199,9 @@ def _unsupported(error: Exception) -> str:
 def list_tables(catalog: Catalog) -> list[str]:
     """Returns the identifiers of all tables, in all namespaces, sorted.
 
+    A table with a dot in a name of its identifier is left out, with a warning: no identifier could
+    tell it from a table of a deeper namespace.
+
     Errors:
         CatalogUnavailable: the catalog did not answer, after several tries.
     """
@@ -209,7 +216,7 @@ def list_tables(catalog: Catalog) -> list[str]:
                 continue
             seen.add(namespace)
             try:
-                found.update(".".join(table) for table in catalog.list_tables(namespace))
+                found.update(filter(None, map(_identifier, catalog.list_tables(namespace))))
                 left.extend(catalog.list_namespaces(namespace))
             except NoSuchNamespaceError:
                 # It was dropped since.
@@ -217,6 +224,20 @@ def list_tables(catalog: Catalog) -> list[str]:
         return sorted(found)
 
     return answered(look, catalog.name)
+
+
+def _identifier(table: Identifier) -> str | None:
+    """Returns the names, joined by dots; None: one of them contains a dot."""
+    if any("." in name for name in table):
+        _warn_of(tuple(table))
+        return None
+    return ".".join(table)
+
+
+@cache
+def _warn_of(table: Identifier) -> None:
+    """Warns of a table that is left out, once: catalogs are listed again and again."""
+    _log.warning("the table %r is left out: expected names without dots", table)
 
 
 def metadata_locations(catalog: Catalog) -> dict[str, str] | None:
@@ -238,7 +259,11 @@ def metadata_locations(catalog: Catalog) -> dict[str, str] | None:
 
     def look() -> dict[str, str]:
         with catalog.engine.connect() as connection:
-            return {f"{space}.{name}": at for space, name, at in connection.execute(query)}
+            return {
+                f"{space}.{name}": at
+                for space, name, at in connection.execute(query)
+                if "." not in name
+            }
 
     return answered(look, catalog.name)
 

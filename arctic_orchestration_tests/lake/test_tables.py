@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 from arctic_orchestration.errors import CatalogUnavailable, LakeError, NotFound
 from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake import tables as module
-from arctic_orchestration.lake.tables import list_tables, load_table
+from arctic_orchestration.lake.tables import list_tables, load_table, metadata_locations
 from arctic_orchestration_tests.lake.reference_merge import SCHEMA, add
 
 
@@ -33,6 +33,27 @@ def test_an_unknown_table_is_answered_with_those_that_exist(catalog: Catalog) ->
     )
     with pytest.raises(NotFound, match=f"^{message}$"):
         load_table(catalog, "lake.flight")
+
+
+def test_a_table_with_a_dot_in_its_name_is_left_out(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its identifier is that of another table, in a deeper namespace; it is warned of once."""
+    ensure_table(catalog, "lake.flights", SCHEMA)
+    ensure_table(catalog, "lake.deep.weather", SCHEMA)
+    catalog.create_table(("lake", "deep.weather"), SCHEMA)
+    catalog.create_table(("lake", "deep.rain"), SCHEMA)
+    weather = load_table(catalog, "lake.deep.weather")
+    for _ in range(2):
+        assert list_tables(catalog) == ["lake.deep.weather", "lake.flights"]
+    locations = metadata_locations(catalog)
+    assert locations is not None
+    assert locations.keys() == {"lake.deep.weather", "lake.flights"}
+    assert locations["lake.deep.weather"] == weather.metadata_location
+    assert sorted(one.getMessage() for one in caplog.records) == [
+        f"the table ('lake', 'deep.{name}') is left out: expected names without dots"
+        for name in ("rain", "weather")
+    ]
 
 
 @pytest.mark.parametrize("name", ["flights", "no.such.namespace", "", ".", " ", "a..b"])
