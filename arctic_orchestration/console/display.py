@@ -22,7 +22,9 @@ from arctic_orchestration.quantities import span as span
 _UNBROKEN = 10_000
 #: Text in a narrower column is harder to read than text on a line of its own.
 _LEAST_ROOM = 30
-#: numbers, spans such as 1m18s, moments; not a run whose id begins with 9266754d
+#: columns of ids, which are no numbers even if all of their characters are digits
+_IDS = frozenset({"run", "job", "task", "id"})
+#: numbers, spans such as 1m18s, moments
 _BARE = re.compile(r"[0-9]+|([0-9]{1,5}(d|h|m|s|ms))+|[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]+Z?")
 
 COLORS = {
@@ -113,6 +115,8 @@ class Rows:
     def _named(self, column: int, cell: str) -> str:
         """Adds the column's name to a number, a span or a moment, which needs it."""
         name, plain = self._columns[column], render(cell).plain
+        if name in _IDS:
+            return cell
         if column and plain.isdecimal():
             return f"{cell} {name}"
         return f"{name} {cell}" if name and _BARE.fullmatch(plain) else cell

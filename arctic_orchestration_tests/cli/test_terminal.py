@@ -57,6 +57,17 @@ def test_an_unescaped_string_does_not_act_either(
     assert not ACTS.search(capsys.readouterr().out)
 
 
+def test_an_id_of_digits_is_no_number(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no room for a header, numbers have the name of their column."""
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = Rows(None, "run", "number", "files", "held by", text="held by")
+    shown.add("23488054", "7", "12", "a limit of another group of runs")
+    shown.print()
+    assert capsys.readouterr().out.splitlines()[0] == "23488054  7 number  12 files"
+
+
 def evil_world(world: Callable[[Sequence[Schedule]], World]) -> World:
     """A job whose asset, partition, metadata, run and reason come from somebody else."""
     asset = f"raw/{EVIL}"

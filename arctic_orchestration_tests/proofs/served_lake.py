@@ -13,6 +13,7 @@ import httpx2
 from dagster import DagsterInstance
 
 from arctic_orchestration import Schedule
+from arctic_orchestration.errors import NotFound
 from arctic_orchestration.schedules.dagster.resource import RunCause
 from arctic_orchestration_tests.proofs.coordinator import shifted_time
 from arctic_orchestration_tests.proofs.coordinator.shifted_time import ShiftedTime
@@ -125,9 +126,7 @@ class ServedLake:
 
     def runs(self, schedule: str) -> list[Launched]:
         """The runs in Dagster's storage that a schedule requested, oldest first."""
-        found = self._records(schedule)
-        causes = [RunCause(one.dagster_run.tags) for one in found]
-        return [Launched(partitions=one.partitions, properties=one.properties) for one in causes]
+        return [_launched(record.dagster_run.tags) for record in self._records(schedule)]
 
     def end_runs(self, schedule: str) -> None:
         """Its runs succeed."""
@@ -177,3 +176,12 @@ class ServedLake:
         forms = [one.to_form() for one in schedules]
         text = json.dumps({"schedules": forms, "update_schedules": update_schedules})
         (self._home / DECLARED).write_text(text)
+
+
+def _launched(tags: Mapping[str, str]) -> Launched:
+    cause = RunCause(tags)
+    try:
+        return Launched(partitions=cause.partitions, properties=cause.properties)
+    except NotFound:
+        # Its job was deleted with the schedule.
+        return Launched(partitions=[], properties={})
