@@ -21,6 +21,9 @@ OTHERS = [
     *(noise(length) for length in range(2_500, 7_000, 250)),
     *(noise(1_500) + "x" * length for length in range(0, 40_000, 4_000)),
     *(noise(length) * 2 for length in range(1_300, 3_000, 200)),
+    *(noise(length) + "x" * (2_800 - length) for length in range(1_500, 2_600, 100)),
+    # Postgres compresses nothing that has no match in its first kilobyte.
+    *("".join(map(chr, range(0x4E00, 0x4E00 + 500))) + "x" * n for n in range(500, 5_000, 500)),
     *(", ".join(f"s_{noise(24, n)}" for n in range(many)) for many in range(80, 240, 10)),
 ]
 
