@@ -32,7 +32,7 @@ _log = logging.getLogger("arctic.connections")
 _HOLDER = "arctic_holder"
 _RETURNED = "arctic_returned"
 
-#: A router may have dropped a connection that was idle for longer, and said so to nobody.
+#: A router may have dropped a connection that was idle for longer, and has sent nothing.
 _TRUSTED_SECONDS = 10.0
 
 _EXCEEDS = (
@@ -131,7 +131,7 @@ def _check(connection: DBAPIConnection, record: ConnectionPoolEntry, _: object) 
 
 
 def _has_news(connection: Any) -> bool:
-    """Whether the server has sent something that nobody asked for, or has closed its end."""
+    """Returns whether the server has sent something without a request, or has closed its end."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
