@@ -60,7 +60,7 @@ class ConsumedPartition:
         event = json.loads(row.details)
         return cls(
             key=row.partition,
-            delivery=f"{consumer}:{row.partition}:{row.number}",
+            delivery=delivery_name(row, consumer),
             attempt=row.attempts + 1,
             arrivals=row.arrivals,
             first_at=row.first_at,
@@ -70,6 +70,17 @@ class ConsumedPartition:
             rows=event.get("rows"),
             metadata=event.get("metadata", {}),
         )
+
+
+def delivery_name(row: Any, consumer: str) -> str:
+    """Returns the name of the delivery of a row of the working set.
+
+    It has the moment of the arrival besides its number: a restored state database counts the
+    numbers since its backup again. An event that is read again gets its former name, and another
+    arrival does not get it.
+    """
+    moment = int(row.at.timestamp() * 1000)
+    return f"{consumer}:{row.partition}:{row.number}:{moment}"
 
 
 #: A filter of partitions: a glob on the key, keys, or a function.

@@ -18,7 +18,7 @@ from arctic_orchestration.state.consumer_tables import consumers
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.consumers.arrivals import Log, engine_of
+from arctic_orchestration_tests.consumers.arrivals import NOON, Log, engine_of
 from arctic_orchestration_tests.consumers.dagster_assets import arrive
 
 #: Tests of what is printed, which is the same whatever the database is.
@@ -196,7 +196,7 @@ def test_one_consumer_is_shown_with_its_partitions(
         "04": "waiting",
     }
     assert found["03"]["arrived_again"]
-    assert found["02"]["delivery"] == "totals:02:2"
+    assert found["02"]["delivery"] == f"totals:02:2:{int(NOON.timestamp()) * 1000}"
     assert list(partitions_of(arctic, "--state", "acknowledged")) == ["01"]
     assert list(partitions_of(arctic, "-n", "1")) == ["02"]
     assert "and 2 more: --limit 3" in arctic("consumers", "show", "totals", "-n", "1").out

@@ -15,7 +15,7 @@ from arctic_orchestration.errors import LeaseLost, NotFound, TransitionRefused
 from arctic_orchestration.event_log.feed import Batch, Position
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
-from arctic_orchestration_tests.consumers.arrivals import Clock, Log, engine_of
+from arctic_orchestration_tests.consumers.arrivals import NOON, Clock, Log, engine_of
 from arctic_orchestration_tests.consumers.dagster_assets import arrive, settings_of
 
 
@@ -62,7 +62,9 @@ def test_a_late_acknowledgement_changes_nothing_of_the_next_consumer(
             assert (old.keys, new.keys) == (["01"], ["01"])
             # Whoever keeps the tokens, or the names of deliveries, has seen neither before.
             assert (old.token, new.token) == (1, 2)
-            assert (old[0].delivery, new[0].delivery) == ("totals:01:1", "totals:01:2")
+            noon = int(NOON.timestamp()) * 1000
+            names = (f"totals:01:1:{noon}", f"totals:01:2:{noon}")
+            assert (old[0].delivery, new[0].delivery) == names
             with pytest.raises(LeaseLost), old.acknowledging():
                 raise AssertionError("nothing is written by who came late")
             with state.begin() as tx:

@@ -4,15 +4,23 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration.consumers import control, store, working_set
 from arctic_orchestration.consumers.engine import ConsumerEngine
 from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.errors import InvalidInput, LeaseLost, NotFound, TransitionRefused
+from arctic_orchestration.state.consumer_tables import (
+    consumer_leases,
+    consumer_partitions,
+    consumers,
+)
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.consumers.arrivals import NOON, Clock, Log, Partitions, engine_of
 
 MINUTE = timedelta(minutes=1)
+#: as in the name of a delivery
+_NOON = int(NOON.timestamp()) * 1000
 
 
 def taken(engine: ConsumerEngine, **how: object) -> list[str]:
@@ -79,10 +87,40 @@ def test_attempts_at_one_delivery_have_one_name(state: Database, log: Log, clock
         with engine.consume() as partitions:
             names.add(partitions[0].delivery)
             partitions.failed(reason="broken")
-    assert names == {"totals:01:1"}
+    assert names == {f"totals:01:1:{_NOON}"}
     log.arrives("01")
     with engine.consume() as partitions:
-        assert (partitions[0].delivery, partitions[0].attempt) == ("totals:01:2", 1)
+        assert (partitions[0].delivery, partitions[0].attempt) == (f"totals:01:2:{_NOON}", 1)
+
+
+def test_a_restored_state_database_gives_no_used_name_to_another_arrival(
+    state: Database, log: Log, clock: Clock
+) -> None:
+    """An event that is read again has its former name, one that came after the restore has not."""
+    engine = engine_of(state, log, clock)
+    with state.read() as tx:
+        backup = dict(tx.execute(sa.select(consumers)).mappings().one())
+
+    def restore() -> None:
+        with state.begin() as tx:
+            for table in (consumer_partitions, consumer_leases):
+                tx.execute(sa.delete(table))
+            tx.execute(sa.update(consumers).values(backup))
+
+    def delivered() -> list[str]:
+        with engine.consume() as partitions:
+            return [one.delivery for one in partitions]
+
+    log.arrives("01", at=NOON + MINUTE)
+    before = delivered()
+    restore()
+    assert delivered() == before
+    # Both databases are restored: the log has lost the arrival, and another one follows.
+    log.events.clear()
+    restore()
+    log.arrives("01", at=NOON + 2 * MINUTE)
+    (name,) = delivered()
+    assert name not in before
 
 
 def test_the_log_is_not_read_further_than_the_working_set_is_large(
@@ -259,7 +297,10 @@ def test_a_person_can_have_partitions_delivered_again(
         retry(["01", "05", "04"])
     assert retry(["03", "02"]) == ["02", "03"]
     with engine.consume() as partitions:
-        assert [one.delivery for one in partitions] == ["totals:02:2", "totals:03:4"]
+        assert [one.delivery for one in partitions] == [
+            f"totals:02:2:{_NOON}",
+            f"totals:03:4:{_NOON}",
+        ]
         with pytest.raises(TransitionRefused, match="02, 03 of consumer totals is leased"):
             retry(["03", "02"])
     assert retry(None) == ["01"]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from arctic_orchestration.consumers.partition import PartitionState
+from arctic_orchestration.consumers.partition import PartitionState, delivery_name
 from arctic_orchestration.consumers.progress import Progress
 from arctic_orchestration.consumers.store import Consumer
 from arctic_orchestration.consumers.working_set import event_of
@@ -124,7 +124,7 @@ def partition_document(row: Any, one: Consumer) -> ConsumedPartitionDocument:
     event = event_of(row)
     return ConsumedPartitionDocument.from_record(
         row,
-        delivery=f"{one.name}:{row.partition}:{row.number}",
+        delivery=delivery_name(row, one.name),
         arrived_again=row.next_number is not None,
         run_id=event.get("run_id"),
         bytes=event.get("bytes"),
