@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arctic_orchestration.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from arctic_orchestration.consumers.store import Consumer
 
 
 class PartitionState(StrEnum):
@@ -55,7 +58,7 @@ class ConsumedPartition:
     metadata: Mapping[str, Any]
 
     @classmethod
-    def from_row(cls, row: Any, consumer: str) -> "ConsumedPartition":
+    def from_row(cls, row: Any, consumer: "Consumer") -> "ConsumedPartition":
         """Returns the partition in a row of the working set, for its next attempt."""
         event = json.loads(row.details)
         return cls(
@@ -72,15 +75,17 @@ class ConsumedPartition:
         )
 
 
-def delivery_name(row: Any, consumer: str) -> str:
+def delivery_name(row: Any, consumer: "Consumer") -> str:
     """Returns the name of the delivery of a row of the working set.
 
     It has the moment of the arrival besides its number: a restored state database counts the
     numbers since its backup again. An event that is read again gets its former name, and another
-    arrival does not get it.
+    arrival does not get it. Deliveries from before this was so keep their names.
     """
-    moment = int(row.at.timestamp() * 1000)
-    return f"{consumer}:{row.partition}:{row.number}:{moment}"
+    name = f"{consumer.name}:{row.partition}:{row.number}"
+    if row.number < consumer.moments_from:
+        return name
+    return f"{name}:{int(row.at.timestamp() * 1000)}"
 
 
 #: A filter of partitions: a glob on the key, keys, or a function.

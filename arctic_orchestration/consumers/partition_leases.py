@@ -139,7 +139,7 @@ def take(
         alone = one_by_one and row.attempts > 0
         if alone and found:
             continue
-        partition = ConsumedPartition.from_row(row, consumer.name)
+        partition = ConsumedPartition.from_row(row, consumer)
         if wanted is None or wanted(partition):
             found.append(partition)
             if alone or len(found) == limit:

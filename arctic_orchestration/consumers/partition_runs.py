@@ -168,9 +168,8 @@ class Follower:
                 .order_by(leases.token)
             )
             rows = tx.execute(query).all()
-        name = self.engine.spec.name
         return [
-            _delivery(ConsumedPartition.from_row(row, name), row.token, row.taken_at)
+            _delivery(ConsumedPartition.from_row(row, known), row.token, row.taken_at)
             for row in rows
         ]
 

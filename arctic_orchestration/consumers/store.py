@@ -40,6 +40,7 @@ class Consumer:
     at_end: bool
     read_at: datetime | None
     next_number: int
+    moments_from: int
     next_token: int
     max_attempts: int
     retry_seconds: float

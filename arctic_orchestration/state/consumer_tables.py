@@ -51,6 +51,8 @@ consumers = sa.Table(
     sa.Column("passed_over", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("passed_over_reason", EscapedText),
     sa.Column("created_at", UtcTime, nullable=False),
+    # The first number whose delivery has the moment of the arrival in its name.
+    sa.Column("moments_from", sa.BigInteger, nullable=False, server_default="1"),
     sa.UniqueConstraint("cluster", "name"),
 )
 

@@ -20,7 +20,7 @@ from arctic_orchestration.state.tables import schema_upgrades
 _PACKAGE = "arctic-orchestration"
 
 #: The revision of ``migrations/versions`` that this version of the package uses.
-SCHEMA_REVISION = "0032"
+SCHEMA_REVISION = "0033"
 
 
 class Database:

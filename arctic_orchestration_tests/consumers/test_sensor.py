@@ -1,6 +1,7 @@
 """A run for each new partition: what the sensor requests, and what becomes of the runs."""
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -151,7 +152,7 @@ def test_success_acknowledges_and_failure_puts_back(
         "arctic/attempt": "1",
         ".dagster/arctic_consumer_token": "1",
     }
-    assert str(first[0].run_key).startswith("each:2026-01-01:1:1:1:")
+    assert re.fullmatch(r"each:2026-01-01:1:\d{13}:1:1:\d{13}", str(first[0].run_key))
     # Until Dagster has the runs they are requested again, under their keys.
     assert [one.run_key for one in place.tick(here)] == [one.run_key for one in first]
     monkeypatch.setenv(BROKEN, "2026-01-02")

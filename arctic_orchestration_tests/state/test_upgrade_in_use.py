@@ -26,11 +26,23 @@ from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.schedules.schedule_file import read_schedules
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 from arctic_orchestration.state.tables import jobs, metadata
+from arctic_orchestration_tests.consumers.arrivals import ASSET, NOON, Clock, Log, engine_of
 from arctic_orchestration_tests.schedules.simulated import World, at
 from arctic_orchestration_tests.state.test_schema import FIRST, restore_first_schema
 from arctic_orchestration_tests.state.test_upgrade_and_backup import db_upgrade
 
 _HERE = Path(__file__).parent
+#: a consumer that has read one arrival, whose delivery is not acknowledged
+_CONSUMER = {
+    "id": 1, "cluster": "default", "name": "totals", "asset": ASSET, "start": "from_beginning",
+    "storage_id": "storage", "position": '{"read": 1}', "next_number": 2, "max_attempts": 3,
+    "retry_seconds": 0, "lease_seconds": 60, "working_set": 100, "created_at": NOON,
+}  # fmt: skip
+_PARTITION = {
+    "consumer_id": 1, "partition": "01", "state": "waiting", "state_at": NOON, "reason": "",
+    "place": 1, "number": 1, "arrivals": 1, "first_at": NOON, "at": NOON, "details": "{}",
+    "event_id": 1, "event_at": NOON,
+}  # fmt: skip
 _NEXT = sa.text("select setval(pg_get_serial_sequence(:table, 'id'), :id)")
 
 
@@ -134,6 +146,29 @@ def test_schedules_go_on_where_the_earlier_version_left_them(
     with used.read() as tx:
         states = Counter(tx.execute(sa.select(jobs.c.state)).scalars())
     assert states == {"succeeded": sum(every.values())}
+
+
+def test_deliveries_from_before_an_upgrade_keep_their_names(empty_url: str) -> None:
+    """What was written under such a name, and not acknowledged, is not written again."""
+    log, clock = Log(), Clock()
+    log.arrives("01")
+    with closing(Database(empty_url)) as database:
+        restore_first_schema(database)
+        with database.begin() as tx:
+            for name, row in (("consumers", _CONSUMER), ("consumer_partitions", _PARTITION)):
+                known = metadata.tables[f"arctic_{name}"].c
+                table = sa.table(
+                    f"arctic_{name}", *(sa.column(one, known[one].type) for one in row)
+                )
+                tx.execute(sa.insert(table).values(row))
+        db_upgrade(empty_url)
+        engine = engine_of(database, log, clock)
+        with engine.consume() as partitions:
+            assert [one.delivery for one in partitions] == ["totals:01:1"]
+        log.arrives("01", at=NOON)
+        with engine.consume() as partitions:
+            named = f"totals:01:2:{int(NOON.timestamp()) * 1000}"
+            assert [one.delivery for one in partitions] == [named]
 
 
 def started(here: World) -> dict[str, int]:

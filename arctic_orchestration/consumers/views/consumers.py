@@ -124,7 +124,7 @@ def partition_document(row: Any, one: Consumer) -> ConsumedPartitionDocument:
     event = event_of(row)
     return ConsumedPartitionDocument.from_record(
         row,
-        delivery=delivery_name(row, one.name),
+        delivery=delivery_name(row, one),
         arrived_again=row.next_number is not None,
         run_id=event.get("run_id"),
         bytes=event.get("bytes"),
