@@ -348,6 +348,7 @@ __all__ = [
     "runs_watched",
     "seconds_since_tick",
     "set_targets",
+    "skips_excluded_windows",
     "sqlite_event_log",
     "sqlite_run_database",
     "start_run_in_subprocess",  # executes a run as the process of a code server does
@@ -922,6 +923,16 @@ def partitioned_schedule_tags(definition: dg.ScheduleDefinition) -> Mapping[str,
     if getattr(function, "__module__", None) != partitioned_schedule.__name__:
         return None
     return dict(getclosurevars(function).nonlocals.get("tags") or {})
+
+
+def skips_excluded_windows(definition: dg.ScheduleDefinition) -> bool:
+    """Returns whether a schedule of a partitioned job skips ticks whose window is excluded.
+
+    ``build_schedule_from_partitioned_job`` decides that by the kind of the job.
+    """
+    made: Any = definition._execution_fn
+    function = getattr(made, "wrapped_fn", None)
+    return function is not None and bool(getclosurevars(function).nonlocals.get("should_execute"))
 
 
 def definitions_of_code(tree: Any) -> Iterator[tuple[str, dg.Definitions]]:

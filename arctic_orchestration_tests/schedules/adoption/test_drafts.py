@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
+import pytest
 
 from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.partitioning.windows import last_ended
 from arctic_orchestration.schedules.dagster.adoption.drafts import Drafted, drafts_of
 from arctic_orchestration.schedules.dagster.adoption.functions import request_of
 from arctic_orchestration.schedules.dagster.adoption.python_form import imports_of
@@ -81,6 +83,58 @@ def test_an_hour_that_comes_twice_is_no_difference() -> None:
     """In November there are two ticks at 01:30, which equal no moment of another zone."""
     hourly = drafted()["hourly"]
     assert (hourly.outcome.value, hourly.draft.reasons) == ("exact", [])
+
+
+@pytest.mark.parametrize("expression", ["0 * * * *", "*/5 * * * *", "0 21 * * *", "0 22 * * *"])
+@pytest.mark.parametrize("now", [NOW, datetime(2026, 3, 2, 2, tzinfo=UTC)])
+def test_the_comparison_may_begin_at_a_tick(expression: str, now: datetime) -> None:
+    """At the moment itself, or four hours before clocks change."""
+    schedule = dg.ScheduleDefinition(
+        name="ticks", job=plain, cron_schedule=expression, execution_timezone=NEW_YORK
+    )
+    defs = dg.Definitions(jobs=[plain], schedules=[schedule])
+    (found,) = drafts_of(defs.get_repository_def(), now)
+    assert (found.outcome.value, found.draft.reasons) == ("exact", [])
+
+
+def partitioned(days: dg.PartitionsDefinition[Any]) -> Drafted:
+    @dg.job(partitions_def=days)
+    def of_these() -> None:
+        step()
+
+    schedule = dg.build_schedule_from_partitioned_job(of_these, name="each", hour_of_day=2)
+    defs = dg.Definitions(jobs=[of_these], schedules=[schedule])
+    (found,) = drafts_of(defs.get_repository_def(), NOW)
+    return found
+
+
+@pytest.mark.parametrize("ahead", [-2, 0, 1, 3])
+def test_a_partitioned_schedule_runs_the_partition_that_dagster_runs(ahead: int) -> None:
+    """The last one that exists: with an end_offset, it is not the last that ended."""
+    days = dg.DailyPartitionsDefinition("2026-01-01", timezone=NEW_YORK, end_offset=ahead)
+    found = partitioned(days)
+    assert (found.outcome.value, found.draft.reasons, found.hook) == ("exact", [], None)
+    assert found.draft.form is not None
+    cron = found.draft.form["trigger"]["cron"]
+    with dg.build_schedule_context(scheduled_execution_time=NOW) as context:
+        (request,) = found.definition.evaluate_tick(context).run_requests
+    assert last_ended(days, NOW, cron.get("offset", 0)) == request.partition_key
+    assert cron["partition"] == "last_ended"
+
+
+def test_a_partition_that_is_another_one_at_the_end_is_a_difference() -> None:
+    """Behind the end of the partitions, Dagster runs the last one at each tick."""
+    days = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-12-01", end_offset=1)
+    found = partitioned(days)
+    assert found.outcome.value == "approximate"
+    expected = "partition: at 2026-12-01 02:00:00Z Dagster runs 2026-11-30, this trigger none"
+    assert found.draft.reasons == [expected]
+
+
+def test_ticks_of_excluded_windows_are_left_to_the_function() -> None:
+    """Dagster skips them; the last window that is not excluded would run once more."""
+    found = partitioned(dg.DailyPartitionsDefinition("2026-01-01", exclusions=["0 0 * * 6"]))
+    assert (found.outcome.value, found.hook) == ("exact", "request_of(each)")
 
 
 def test_sensors_of_partitioned_jobs_run_each_partition() -> None:

@@ -14,7 +14,9 @@ from arctic_orchestration.dagster_internals import (
     execution_times,
     partitioned_schedule_tags,
     runs_watched,
+    skips_excluded_windows,
 )
+from arctic_orchestration.partitioning import windows
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.schedules.dagster.adoption.conditions import draft_condition
 from arctic_orchestration.schedules.dagster.adoption.python_form import python_of
@@ -28,6 +30,7 @@ from arctic_orchestration.schedules.schedule import Schedule
 #: how many ticks of Dagster's iterator are compared with ours, from now on and at clock changes
 _COMPARED = 60
 _BEFORE_CHANGE = timedelta(hours=4)
+_INSTANT = timedelta(microseconds=1)
 _STATUSES = {
     dg.DagsterRunStatus.SUCCESS: "success",
     dg.DagsterRunStatus.FAILURE: "failure",
@@ -157,15 +160,23 @@ def _schedule(
     draft: Draft, definition: dg.ScheduleDefinition, repository: dg.RepositoryDefinition
 ) -> str | None:
     crons, zone = _crons(definition), definition.execution_timezone or "UTC"
+    of_time = _windows(definition.job_name, repository)
     of_partition: dict[str, Any] = {}
     form: dict[str, Any] = {"description": definition.description or ""}
     constant, partitioned = constant_request(definition), partitioned_schedule_tags(definition)
     hook = None
     if constant is not None:
         form["run_config"], form["tags"] = constant
-    elif partitioned is not None and _has_windows(definition.job_name, repository):
+    elif partitioned is not None and of_time is not None:
+        # Dagster runs the last partition that exists, which need not be the last that ended.
         of_partition, form["partitions"] = {"partition": "last_ended"}, "each"
-        form["tags"] = partitioned
+        if of_time.end_offset:
+            of_partition["offset"] = of_time.end_offset
+        if skips_excluded_windows(definition):
+            hook = f"request_of({definition.name})"
+            draft.note(_HOOK)
+        else:
+            form["tags"] = partitioned
     else:
         hook = f"request_of({definition.name})"
         draft.note(_HOOK)
@@ -179,7 +190,7 @@ def _schedule(
         coalesce=True,
         **form,
     )
-    _compare_ticks(draft, definition)
+    _compare_ticks(draft, definition, of_time if of_partition else None)
     return hook
 
 
@@ -188,18 +199,33 @@ def _crons(definition: dg.ScheduleDefinition) -> Sequence[str]:
     return [crons] if isinstance(crons, str) else list(crons)
 
 
-def _has_windows(job: str, repository: dg.RepositoryDefinition) -> bool:
-    return isinstance(repository.get_job(job).partitions_def, dg.TimeWindowPartitionsDefinition)
+def _windows(
+    job: str, repository: dg.RepositoryDefinition
+) -> dg.TimeWindowPartitionsDefinition | None:
+    found = repository.get_job(job).partitions_def
+    return found if isinstance(found, dg.TimeWindowPartitionsDefinition) else None
 
 
-def _compare_ticks(draft: Draft, definition: dg.ScheduleDefinition) -> None:
-    """Names the first tick that is another one here than in Dagster, also at clock changes."""
+def _compare_ticks(
+    draft: Draft,
+    definition: dg.ScheduleDefinition,
+    of_time: dg.TimeWindowPartitionsDefinition | None,
+) -> None:
+    """Names the first tick that differs here from Dagster, also at clock changes.
+
+    With partitions, also the first tick for another partition, also at their end.
+    """
     if draft.form is None:
         return
     leaves = Schedule.parse(draft.form).trigger.leaves
     now, zone = draft.options.now, ZoneInfo(definition.execution_timezone or "UTC")
-    for begin in (now, *(change - _BEFORE_CHANGE for change in _clock_changes(now, zone))):
-        at = begin
+    begins = [now, *(change - _BEFORE_CHANGE for change in _clock_changes(now, zone))]
+    if of_time is not None and of_time.end is not None:
+        last = windows.ends(of_time, now, of_time.end, _COMPARED // 2)
+        begins += [end for end, _ in last[:1]]
+    for begin in begins:
+        # Dagster's iterator begins with a tick at that moment.
+        at = begin - _INSTANT
         for tick in islice(execution_times(definition, begin.timestamp()), _COMPARED):
             nexts = [leaf.next_tick(at, definition.name) for leaf in leaves]
             our = min(moment for moment in nexts if moment is not None)
@@ -211,6 +237,17 @@ def _compare_ticks(draft: Draft, definition: dg.ScheduleDefinition) -> None:
                 )
                 return
             at = our
+            if of_time is None:
+                continue
+            with dg.partition_loading_context(effective_dt=tick):
+                theirs = of_time.get_last_partition_key()
+            ours = windows.last_ended(of_time, at, of_time.end_offset)
+            if ours != theirs:
+                draft.differs(
+                    f"partition: at {format_moment(at)} Dagster runs {theirs or 'none'}, this "
+                    f"trigger {ours or 'none'}"
+                )
+                return
 
 
 def _clock_changes(now: datetime, zone: ZoneInfo) -> Iterator[datetime]:
