@@ -32,6 +32,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainValidator,
@@ -52,6 +53,7 @@ from arctic_orchestration.zones import ZoneName
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CALLABLE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 #: Iceberg's namespaces nest, and Dagster's keys have no dots.
 _TABLE = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+")
 
@@ -92,6 +94,13 @@ def _some_text(value: str) -> str:
     return value
 
 
+def _day(value: object) -> object:
+    # pydantic reads numbers as seconds since 1970.
+    if isinstance(value, date) or (isinstance(value, str) and _DAY.fullmatch(value)):
+        return value
+    raise ValueError("a day such as 2026-01-01")
+
+
 def _skip_reason(value: object) -> object:
     if isinstance(value, bool) or (isinstance(value, str) and value.strip()):
         return value
@@ -107,6 +116,7 @@ _Text = Annotated[str, AfterValidator(_some_text)]
 _Span = Annotated[PositiveDuration, WithJsonSchema(_DURATION_LOOK)]
 _Pause = Annotated[Duration, WithJsonSchema(_DURATION_LOOK)]
 _Skip = Annotated[bool | str, PlainValidator(_skip_reason, json_schema_input_type=bool | str)]
+_Day = Annotated[date, BeforeValidator(_day)]
 _Retries = Annotated[int, Field(ge=0, le=100, strict=True)]
 
 
@@ -236,7 +246,7 @@ class Batch(_Written):
         description="The zone in which today and partitions start; without it ARCTIC_TIMEZONE, "
         "without that UTC.",
     )
-    partitions_start: date = Field(
+    partitions_start: _Day = Field(
         default=date(2026, 1, 1), description="The first day of which the assets have a partition."
     )
     concurrency: Annotated[int, Field(ge=1, strict=True)] | None = Field(
