@@ -53,6 +53,7 @@ class Decision:
         reason: why, for people.
         details: more fields, by kind of decision. ``launched``: ``partitions``, ``events``,
             ``trigger``, ``run_id``; ``ended``: ``status``, ``run_id``; ``deployed``: ``action``.
+        cause: of ``held``, the key of what holds the job; no part of the line.
     """
 
     at: datetime
@@ -61,6 +62,7 @@ class Decision:
     decision: str
     reason: str
     details: Mapping[str, Any] = field(default_factory=dict)
+    cause: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the decision as JSON values."""
@@ -199,6 +201,7 @@ class Narrator:
             decision=kind,
             reason=reason,
             details=details,
+            cause=job.cause if kind == "held" else None,
         )
 
     def _job(self, id: str) -> str:

@@ -262,9 +262,8 @@ class _Question:
             self._note(decision.at, text)
         last = decisions[-1] if decisions else None
         if last is not None and last.decision == "held":
-            cause = job.cause if job.cause and job.reason == last.reason else "held"
             text = f"its constraints held it: {last.reason}"
-            return self.answer(cause, text, Source.SIMULATION, job.id)
+            return self.answer(last.cause or "held", text, Source.SIMULATION, job.id)
         if job.state == JobState.WAITING_CONSTRAINTS:
             text = f"its constraints hold it since, as of its last check: {job.reason}"
             return self.answer(job.cause or "held", text, job_id=job.id)

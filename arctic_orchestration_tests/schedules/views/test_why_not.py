@@ -52,7 +52,7 @@ def test_a_window_that_held_it_is_simulated_again(world: MakeWorld) -> None:
     here.tick(4 * HOUR + 2)
 
     found = answer_at(here, 2 * HOUR)
-    assert found.source == "simulation"
+    assert (found.source, found.cause) == ("simulation", "window")
     assert found.answer == (
         "its constraints held it: the window 04:00-05:00 (UTC) opens at 2026-01-01 04:00:00Z"
     )
