@@ -31,13 +31,16 @@ def moment(text: str, *, field: str) -> datetime:
     Errors:
         InvalidInput: another form, without a zone, or outside of the years 1970 to 9000.
     """
+    expected = "a moment with its zone, such as 2026-01-01T00:00:00Z"
     try:
         at = datetime.fromisoformat(text)
-        if at.tzinfo is not None and 1970 < at.year < 9000:
-            return at.astimezone(UTC)
+        if at.tzinfo is not None:
+            if 1970 <= at.year <= 9000:
+                return at.astimezone(UTC)
+            expected = "a moment in the years 1970 to 9000"
     except ValueError:
         pass
-    raise InvalidInput(field, text, "a moment with its zone, such as 2026-01-01T00:00:00Z")
+    raise InvalidInput(field, text, expected)
 
 
 def etag(*values: object) -> str:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.documents import At
+from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.schedules.views.why_not import why_not
 from arctic_orchestration.schedules.views.why_not_answer import WhyNot
 from arctic_orchestration.service import parameters
@@ -63,7 +64,13 @@ def list_waiting(
         if group_by is not None:
             found = waiting_by_cause(tx, cluster, now, wanted)
             return WaitsDocument.model_validate({**found.to_json(), "next_cursor": None})
-        page = waiting(tx, cluster, now, wanted, after=cursor, limit=limit).to_json()
+        try:
+            page = waiting(tx, cluster, now, wanted, after=cursor, limit=limit).to_json()
+        except InvalidInput as error:
+            if error.field != "after":
+                raise
+            # So the command names it.
+            raise InvalidInput("cursor", cursor, error.expected) from None
     return WaitsDocument.model_validate({"next_cursor": page.pop("next_after"), **page})
 
 

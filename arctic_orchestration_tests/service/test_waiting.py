@@ -53,7 +53,7 @@ def test_pages_have_each_wait_once(api: MakeApi, planted: Database) -> None:
         ("kind=sloth", "kind"),
         ("group_by=mood", "group_by"),
         ("limit=0", "limit"),
-        ("cursor=%22", "after"),
+        ("cursor=%22", "cursor"),
         ("color=blue", "color"),
     ],
 )
@@ -82,6 +82,18 @@ def test_why_not_names_the_window(api: MakeApi, planted: Database) -> None:
     refused = client.get("/why-not?schedule=at_night&at=2031-01-01T00:00:00Z")
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "at")
     assert client.get(f"/why-not?schedule=nowhere&at={at}").status_code == 404
+
+
+def test_a_moment_is_refused_for_what_is_wrong_with_it(api: MakeApi, planted: Database) -> None:
+    """Its form, its year, or that it has not come; the first of 1970 is taken."""
+    client, address = api(), "/why-not?schedule=at_night&at="
+    for at, expected in (
+        ("2026-01-01", "a moment with its zone, such as 2026-01-01T00:00:00Z"),
+        ("0001-01-01T00:00:00Z", "a moment in the years 1970 to 9000"),
+        ("9999-12-31T00:00:00Z", "a moment in the years 1970 to 9000"),
+    ):
+        assert client.get(address + at).json()["errors"][0]["expected"] == expected
+    assert client.get(f"{address}1970-01-01T00:00:00Z").status_code == 200
 
 
 def test_an_empty_location_is_no_way_around_a_limit(api: MakeApi, planted: Database) -> None:
