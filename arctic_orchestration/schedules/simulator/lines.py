@@ -47,7 +47,8 @@ def parse_moment(value: object) -> datetime:
     """Parses a moment in ISO 8601 with a zone, such as ``2026-01-01T00:00:00Z``; returns it in UTC.
 
     Errors:
-        ValueError: anything else, and text without a zone.
+        ValueError: anything else, text without a zone, and moments from which no timeout can be
+            counted: outside of the years that events have.
     """
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
@@ -56,6 +57,8 @@ def parse_moment(value: object) -> datetime:
         moment = None
     if moment is None:
         raise ValueError("a moment of ISO 8601 with its zone, such as 2026-01-01T00:00:00Z")
+    if not 1970 <= moment.year <= 9000:
+        raise ValueError("a moment in the years 1970 to 9000")
     return moment
 
 

@@ -111,7 +111,7 @@ def read_text(path: Path, expected: str, *, field: str = "") -> str:
         InvalidInput: it cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8").removeprefix("\ufeff")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InvalidInput(field or path.name, str(path), f"{expected} ({why})") from error

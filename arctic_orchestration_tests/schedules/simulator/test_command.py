@@ -92,6 +92,7 @@ def test_a_line_that_turns_out_wrong_at_its_moment_leaves_no_output_either(
         ("--run-duration", "soon"),
         ("--until", "2026-03-05"),
         ("--until", "2026-02-28T00:00:00Z"),
+        ("--until", "9999-12-31T00:00:00Z"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_named(option: str, value: str) -> None:

@@ -1,13 +1,15 @@
 """Timelines: what lines may say, and that each problem of a file is named."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.simulator import Timeline, read_timeline
+from arctic_orchestration.schedules.simulator import Timeline, read_timeline, simulate
+from arctic_orchestration.schedules.triggers import on
 
 AT = '"at": "2026-01-01T00:00:00Z"'
 SCHEDULES = [Schedule(name="s", target="s", trigger={"partitions": {"asset": "a"}})]
@@ -66,6 +68,8 @@ def test_each_form_of_a_line_is_read(line: str) -> None:
         ('{"at": "2026-01-01T00:00:00", "do": "crash"}', ".at", "with its zone"),
         ('{"at": "2026-13-01T00:00:00Z", "do": "crash"}', ".at", "ISO 8601"),
         ('{"at": 1767225600, "do": "crash"}', ".at", "ISO 8601"),
+        ('{"at": "0001-01-01T00:00:00Z", "do": "crash"}', ".at", "the years 1970 to 9000"),
+        ('{"at": "9998-01-01T00:00:00Z", "do": "crash"}', ".at", "the years 1970 to 9000"),
         (f'{{{AT}, "do": "crash", "now": true}}', ".now", "no such field"),
         (f'{{{AT}, "do": "crash", "place": "x"}}', ".place", "no such field"),
         (f'{{{AT}, "event": "partition"}}', ".asset", "a value: the field is required"),
@@ -106,6 +110,28 @@ def test_a_line_that_cannot_be_used_is_named_with_field_and_expectation(
     (problem,) = caught.value.problems
     assert problem.field == f"t.jsonl:2{field}"
     assert expected in problem.expected
+
+
+@pytest.mark.parametrize("at", ["1970-01-01T00:00:00Z", "9000-12-31T23:59:59Z"])
+def test_the_longest_timeout_can_be_counted_from_each_moment(at: str) -> None:
+    """Also what is kept for a time before the moment."""
+    longest = Schedule(
+        name="s",
+        target="s",
+        trigger=on.partitions("a", count=2) | on.cron("0 4 * * *", timezone="America/New_York"),
+        timeout="36500d",
+        enabled=True,
+    )
+    timeline = Timeline.parse([f'{{"at": "{at}", "event": "partition", "asset": "a"}}'])
+    until = timeline.lines[0].at + timedelta(days=1)
+    decisions = list(simulate([longest], timeline, until=until))
+    assert [one.decision for one in decisions] == ["deployed", "fired", "launched", "ended"]
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """As editors of Windows write it; its lines may end as they do there."""
+    (tmp_path / "t.jsonl").write_bytes(f'\ufeff{{{AT}, "do": "advance"}}\r\n'.encode())
+    assert len(read_timeline(tmp_path / "t.jsonl").lines) == 1
 
 
 def test_all_problems_of_a_timeline_are_named_at_once() -> None:
