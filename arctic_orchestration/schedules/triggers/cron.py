@@ -7,7 +7,7 @@ matches is a tick. With an hour given:
 
 * a wall time that does not exist is the first moment after the gap;
 * a wall time that occurs twice follows ``dst``; its default ``dagster`` is what Dagster's own
-  schedules do, the second occurrence.
+  schedules do, the second occurrence, but for clocks that are set back at midnight.
 
 Dagster reads the minute of an hourly expression in UTC, which is wrong in zones with half-hour
 offsets; this trigger reads it in the zone.
