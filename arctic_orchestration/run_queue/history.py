@@ -20,6 +20,9 @@ from arctic_orchestration.run_queue.census import (
 )
 from arctic_orchestration.run_queue.rules import Rules
 
+#: the clocks of hosts differ by less
+_AHEAD = timedelta(minutes=1)
+
 _RATE, _INTERVAL = tagging.rate_key(""), tagging.interval_key("")
 
 
@@ -53,17 +56,24 @@ class History:
     def ledger(self, active: Iterable[ActiveRun], now: datetime) -> Ledger:
         """Returns the starts and ends at a moment, including the starts of active runs.
 
-        A run that is being started counts as started now.
+        A run that is being started counts as started now, and so does one that started or ended
+        while the clock was ahead: it does not hold others until that moment.
         """
+        self._limit(now)
         self._forget(now)
         starts = {name: dict(known) for name, known in self._starts.items()}
         for run in active:
             for name in run.standing.rates:
-                starts.setdefault(name, {})[run.run_id] = run.started_at or now
+                starts.setdefault(name, {})[run.run_id] = _limited(run.started_at or now, now)
         return Ledger(
             starts={name: sorted(found.values()) for name, found in starts.items()},
             ends=dict(self._ends),
         )
+
+    def _limit(self, now: datetime) -> None:
+        for known in self._starts.values():
+            known.update({run_id: _limited(at, now) for run_id, at in known.items()})
+        self._ends = {place: _limited(at, now) for place, at in self._ends.items()}
 
     def _forget(self, now: datetime) -> None:
         for name, known in self._starts.items():
@@ -75,6 +85,10 @@ class History:
             for (name, program), at in self._ends.items()
             if at + self._rules.intervals[name].duration > now
         }
+
+
+def _limited(at: datetime, now: datetime) -> datetime:
+    return at if at <= now + _AHEAD else now
 
 
 def lookback_of(rules: Rules) -> timedelta | None:
@@ -90,9 +104,10 @@ def ledger_of(
     """Returns the ledger of relevant ended runs and active runs.
 
     For a run that is in both, because it ended just now, the end counts and the start counts once.
+    Ends in the future are left out: a single look cannot know since when they count as now.
     """
     history = History(rules)
-    history.add(ended)
+    history.add(run for run in ended if run.ended_at is None or run.ended_at <= now + _AHEAD)
     return history.ledger(active, now)
 
 

@@ -199,10 +199,15 @@ class QueuedRuns:
     def ended_since(self, since: datetime, now: datetime) -> Sequence[RunView]:
         """Returns the started runs that ended after ``since`` and were not returned before.
 
+        After the clock was set back, all that ended after ``since`` are returned again.
+
         Errors:
             DatabaseUnavailable: Dagster's storage did not answer.
         """
         version = self._sql.version()
+        if self._read_until is not None and self._read_until > now:
+            # The clock was set back: ends of the present would look as if they were read.
+            self._read_until, self._version_of_ends, self._returned = None, None, set()
         if version == self._version_of_ends:
             self._read_until = now
             return []

@@ -78,6 +78,66 @@ def test_an_interval_lies_between_runs_of_a_program(
     assert queue.iterate() == [second.run_id]
 
 
+def test_an_interval_is_kept_after_the_clock_was_set_back(
+    ruled: Callable[..., RunQueue], clock: Clock
+) -> None:
+    """A pass of tomorrow has read all ends until then; those of today are read all the same."""
+    queue = ruled(intervals={"calm": {"duration": "10m", "match": {"job": "*"}}})
+    clock.now = datetime.now(UTC)
+    first, second, third = (queue.submit("load") for _ in range(3))
+    assert queue.iterate() == [first.run_id]
+    clock.pass_(days=1)
+    assert queue.iterate() == []
+    clock.pass_(days=-1)
+    queue.report(first, Status.STARTED)
+    queue.report(first, Status.SUCCESS)
+    assert queue.iterate() == []
+    clock.pass_(days=1)
+    assert queue.iterate() == [second.run_id]
+    queue.report(second, Status.CANCELED)
+    # What was forgotten meanwhile is read again.
+    clock.pass_(days=-1)
+    assert queue.iterate() == []
+    clock.pass_(minutes=11)
+    assert queue.iterate() == [third.run_id]
+
+
+def test_an_end_in_the_future_holds_an_interval_from_now(
+    ruled: Callable[..., RunQueue], clock: Clock
+) -> None:
+    """The clock was a day ahead while the run ended, and was set back after a pass."""
+    queue = ruled(intervals={"calm": {"duration": "10m", "match": {"job": "*"}}})
+    clock.now = datetime.now(UTC)
+    first, second = queue.submit("load"), queue.submit("load")
+    assert queue.iterate() == [first.run_id]
+    clock.pass_(days=-1)
+    queue.report(first, Status.STARTED)
+    queue.report(first, Status.SUCCESS)
+    assert queue.iterate() == []
+    clock.pass_(minutes=9)
+    assert queue.iterate() == []
+    clock.pass_(minutes=2)
+    assert queue.iterate() == [second.run_id]
+
+
+def test_starts_in_the_future_fill_a_rate_from_now(
+    ruled: Callable[..., RunQueue], clock: Clock
+) -> None:
+    """The clock was a day ahead while two runs started."""
+    queue = ruled(rates={"api": {"limit": 2, "per": "1m", "match": {"job": "load"}}})
+    clock.now = datetime.now(UTC)
+    runs = [queue.submit("load") for _ in range(3)]
+    ids = [run.run_id for run in runs]
+    assert queue.iterate() == ids[:2]
+    clock.pass_(days=-1)
+    for run in runs[:2]:
+        queue.report(run, Status.STARTED)
+        queue.report(run, Status.SUCCESS)
+    assert queue.iterate() == []
+    clock.pass_(seconds=120)
+    assert queue.iterate() == ids[2:]
+
+
 def test_shares_are_lent_and_come_back(ruled: Callable[..., RunQueue]) -> None:
     queue = ruled(
         max_concurrent_runs=2,
