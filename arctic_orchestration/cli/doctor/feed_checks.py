@@ -10,10 +10,17 @@ from arctic_orchestration.console.state import readable_database
 from arctic_orchestration.errors import LogWentBack
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state import unreadable_events
+from arctic_orchestration.state.consumer_tables import consumers
 from arctic_orchestration.state.tables import locations
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
+
+#: who keeps a position in the log: the rows, the check's name, and what starts it again
+_READERS = (
+    (locations, "feed of", "arctic feed restart"),
+    (consumers, "consumer", "arctic consumers reset"),
+)
 
 
 def mode(instance: "DagsterInstance") -> list[Finding]:
@@ -30,7 +37,7 @@ def mode(instance: "DagsterInstance") -> list[Finding]:
 
 
 def positions(instance: "DagsterInstance") -> list[Finding]:
-    """Finds locations that stopped because the log went back."""
+    """Finds locations and consumers that stopped because the log went back."""
     from arctic_orchestration.event_log.dagster_log import DagsterLog
     from arctic_orchestration.event_log.feed import Position
 
@@ -40,21 +47,30 @@ def positions(instance: "DagsterInstance") -> list[Finding]:
         return []
     try:
         with database.read() as tx:
-            col = locations.c
-            query = sa.select(col.name, col.position, col.storage_id)
-            rows = tx.execute(query.where(col.cluster == settings.cluster)).all()
+            rows = [
+                (name, command, row)
+                for table, name, command in _READERS
+                for row in tx.execute(
+                    sa.select(table.c.name, table.c.position, table.c.storage_id)
+                    .where(table.c.cluster == settings.cluster)
+                    .order_by(table.c.name)
+                )
+            ]
     finally:
         database.close()
     log = DagsterLog(instance)
     found = []
-    for row in rows:
+    for name, command, row in rows:
         if row.position is None or row.storage_id != log.storage_id:
             continue
         try:
             log.read(Position.from_json(row.position), 1)
         except LogWentBack as error:
-            check, advice = f"feed of {row.name}", f"see: arctic feed restart {row.name} --help"
-            found.append(Finding(check=check, status=BAD, found=str(error), advice=advice))
+            advice = f"see: {command} {row.name} --help"
+            finding = Finding(
+                check=f"{name} {row.name}", status=BAD, found=str(error), advice=advice
+            )
+            found.append(finding)
     log.close()
     return found
 
