@@ -126,6 +126,21 @@ def test_two_daemons_are_found_by_what_a_dispatcher_noticed(instance: dg.Dagster
 
 
 @ON_SQLITE
+@pytest.mark.parametrize("cursor", ['{"daemons": ["a", "b"]}', '{"daemons": 2}'])
+def test_a_cursor_that_is_not_of_the_last_tick_names_no_daemons(
+    instance: dg.DagsterInstance, cursor: str
+) -> None:
+    """A failed tick has left it, or a person has edited it; they may have ended long ago."""
+    alive(instance)
+    if cursor.endswith("]}"):
+        tick(instance, TickStatus.FAILURE, SerializableErrorInfo("it broke", [], "Exception"))
+    (state,) = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
+    data = SensorInstigatorData(last_tick_timestamp=time.time(), cursor=cursor)
+    instance.update_instigator_state(state.with_data(data))
+    assert found()["daemon"][0] == GOOD
+
+
+@ON_SQLITE
 def test_a_daemon_whose_clock_is_ahead_is_found(instance: dg.DagsterInstance) -> None:
     """Its heartbeat lies in the future, and so do its ticks."""
     alive(instance, ago=-300)

@@ -179,7 +179,11 @@ def _noticed(instance: "DagsterInstance") -> set[str]:
             continue
         if utc_now() - datetime.fromtimestamp(ticked, UTC) > _SILENT:
             continue
-        with suppress(ValueError, AttributeError):
+        if _failure(instance, state) is not None:
+            # A failed tick stores its time, and leaves the cursor of an earlier one.
+            continue
+        # A person may have edited the cursor.
+        with suppress(ValueError, TypeError, AttributeError):
             return set(json.loads(data.cursor).get("daemons", ()))
     return set()
 
