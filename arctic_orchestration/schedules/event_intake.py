@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable, LogWentBack
+from arctic_orchestration.event_log.event import Event
 from arctic_orchestration.event_log.feed import Feed, LookedUpFeed, Position
 from arctic_orchestration.event_log.narrowing import Narrowing
 from arctic_orchestration.event_log.run_lookup import RetryLookup
@@ -98,7 +99,7 @@ def read(
         batch = feed.read(before, narrowing.limit)
     except LogWentBack as error:
         raise _with_advice(location, error) from error
-    events, aside = narrowing.begin(batch.events)
+    events, aside = narrowing.begin(_of_former_names(tx, location, batch.events))
     unreadable_events.set_aside(tx, location.cluster, f"location {location.name}", aside, now)
     queue = JobQueue(tx, now)
     tracker = RunTracker(queue, location, lookup)
@@ -122,6 +123,19 @@ def read(
         unwanted=tracker.unwanted,
         ended=tracker.ended,
     )
+
+
+def _of_former_names(
+    tx: sa.Connection, location: Location, events: Sequence[Event]
+) -> Sequence[Event]:
+    """Returns the events, those of runs under a former name of the location as its own."""
+    if location.former_names is None or all(event.location is None for event in events):
+        return events
+    former = locations.former_names(tx, location)
+    return [
+        replace(event, location=location.name) if event.location in former else event
+        for event in events
+    ]
 
 
 def catch_up(

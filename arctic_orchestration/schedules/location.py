@@ -1,5 +1,6 @@
 """A code location of a cluster, and its row: the lock of its dispatcher."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -33,11 +34,35 @@ class Location:
     next_event: int
     ticked_at: datetime | None
     owner: str | None
+    former_names: str | None
 
     @property
     def place(self) -> str:
         """Cluster and name, as in the names of resources."""
         return f"{self.cluster}/{self.name}"
+
+
+def former_names(tx: sa.Connection, location: Location) -> frozenset[str]:
+    """Returns Dagster's former names of a location, without those of other locations now."""
+    names = frozenset(json.loads(location.former_names or "[]"))
+    if not names:
+        return names
+    others = sa.select(locations.c.name, locations.c.owner).where(
+        locations.c.cluster == location.cluster, locations.c.id != location.id
+    )
+    for row in tx.execute(others):
+        names -= {row.name, _code_location(row.owner)}
+    return names
+
+
+def with_present_name(location: Location) -> str:
+    """Returns the former names of a location once it is bound to another code location."""
+    known = set(json.loads(location.former_names or "[]"))
+    return json.dumps(sorted({*known, _code_location(location.owner) or location.name}))
+
+
+def _code_location(owner: str | None) -> str | None:
+    return owner.rpartition("/")[0] if owner else None
 
 
 def locked(tx: sa.Connection, cluster: str, name: str) -> Location:

@@ -56,7 +56,7 @@ OF_LOCATION = (
 
 def unbind(tx: sa.Connection, location: Location) -> None:
     """Unbinds the location: the next code location that ticks under its name binds it again."""
-    rows.update(tx, location, owner=None)
+    rows.update(tx, location, owner=None, former_names=rows.with_present_name(location))
 
 
 def delete(tx: sa.Connection, location: Location, now: datetime) -> None:
@@ -81,7 +81,8 @@ def rename(
     """Renames a locked location; its schedules, jobs and feed position stay.
 
     An existing location of that name is deleted first, unless its jobs were launched. The first
-    code location that ticks under the new name is bound to it.
+    code location that ticks under the new name is bound to it. Runs of the code location that was
+    bound before still count as its own.
 
     Errors:
         InvalidInput: the location has that name already.
@@ -100,7 +101,8 @@ def rename(
                 f"arctic locations delete {location.name}, or arctic locations delete {name}"
             )
         delete(tx, other, now)
-    rows.update(tx, location, name=name, owner=None, definitions_digest=None)
+    former = rows.with_present_name(location)
+    rows.update(tx, location, name=name, owner=None, definitions_digest=None, former_names=former)
     _rename_resources(tx, location, name)
     waiting = (jobs.c.location_id == location.id) & is_constrained
     tx.execute(sa.update(jobs).where(waiting).values(held_by=None, next_check_at=now))

@@ -52,6 +52,9 @@ locations = sa.Table(
     sa.Column("ticked_at", UtcTime),
     # The code location and repository that deploy under this name; null: the next to tick is bound.
     sa.Column("owner", sa.Text),
+    # Dagster's names of code locations that it was bound to before, as a JSON list: their runs
+    # may still end.
+    sa.Column("former_names", sa.Text),
     sa.UniqueConstraint("cluster", "name"),
 )
 

@@ -128,6 +128,28 @@ def test_a_renamed_location_goes_on_where_it_was(world: MakeWorld, arctic: Arcti
     assert rows(here, schedules, "name", "version") == [("daily", 1)]
 
 
+def test_runs_that_began_under_the_old_name_are_its_own(world: MakeWorld, arctic: Arctic) -> None:
+    """Until another code location has that name: then they are the other one's."""
+    after = Schedule(name="after", target="publish", trigger=on.run(job="rollup"), enabled=True)
+    here = world("old", [daily(), after])
+    here.dagster.location = "old"
+    here.feed.arrive("raw/a", "1")
+    assert here.tick(1) == ["run-1"]
+    assert arctic("locations", "rename", "old", "new", "--yes").code == 0
+    here.location = "new"
+    here.engine = here.new_engine()
+    here.engine.owner = "new/__repository__"
+    here.dagster.end("run-1")
+    assert here.tick(60) == ["run-2"]
+    assert here.dagster.runs["run-2"].job == "publish"
+    here.dagster.end("run-2")
+    here.dagster.start("rollup", "later")
+    assert here.tick(61) == []
+    world("old", [], ticked=62)
+    here.dagster.end("later")
+    assert here.tick(63) == []
+
+
 def test_a_rename_moves_what_listens_to_its_own_runs(world: MakeWorld, arctic: Arctic) -> None:
     """The event key holds the location's name; who listens from elsewhere is named."""
     here = world("old", [daily()])

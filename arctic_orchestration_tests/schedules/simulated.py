@@ -67,6 +67,7 @@ class SimulatedDagster:
     feed: ListFeed
     dedupe: bool = True
     retries_enabled: bool = False
+    location: str = "here"
     runs: dict[str, SimulatedRun] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     requests: list[LaunchRequest] = field(default_factory=list)
@@ -126,7 +127,7 @@ class SimulatedDagster:
                 storage_id=len(self.feed.events) + 1,
                 run_id=run.run_id,
                 status=run.status,
-                location="here",
+                location=self.location,
                 tags=run.tags,
                 started=run.started,
             )

@@ -1,4 +1,4 @@
-"""From which number on the names of a consumer's deliveries have the moment of the arrival."""
+"""Moments in the names of a consumer's deliveries, and former names of code locations."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,6 +8,8 @@ down_revision = "0032"
 
 
 def upgrade() -> None:
+    with op.batch_alter_table("arctic_locations", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("former_names", sa.Text(), nullable=True))
     with op.batch_alter_table("arctic_consumers", schema=None) as batch_op:
         batch_op.add_column(
             sa.Column("moments_from", sa.BigInteger(), server_default="1", nullable=False)
