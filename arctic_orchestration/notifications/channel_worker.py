@@ -12,6 +12,9 @@ from arctic_orchestration.notifications.messages import Message, Sender, message
 from arctic_orchestration.notifications.outbox import StoredNotice
 from arctic_orchestration.quantities import format_duration
 
+#: the clocks of hosts differ by less
+_AHEAD = timedelta(minutes=1)
+
 
 class SentMessages:
     """The times of a channel's sent messages, as far back as its limit needs."""
@@ -24,6 +27,9 @@ class SentMessages:
         """Returns how many messages may be sent now."""
         while self._at and self._at[0] <= now - self._limit.per:
             self._at.popleft()
+        # Sent while the clock was ahead: the channel is not silent until then.
+        while self._at and self._at[-1] > now + _AHEAD:
+            self._at.pop()
         return max(self._limit.count - len(self._at), 0)
 
     def note(self, now: datetime) -> None:

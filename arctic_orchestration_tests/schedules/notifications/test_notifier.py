@@ -170,6 +170,19 @@ def test_what_comes_past_the_limit_waits_until_there_is_room(
     assert "and 2 more were held back" in post.boxes["a"].messages[-1].body("x")
 
 
+def test_messages_from_while_the_clock_was_ahead_do_not_silence_a_channel(
+    post: Post, write: Callable[..., None]
+) -> None:
+    """It was set back by a day, and the limit is one of hours."""
+    post.channels({"url": "json://a", "limit": {"count": 1, "per": "1h"}})
+    write(news(1), second=86_400)
+    assert post.send(86_400) == 1
+    write(news(2), second=10)
+    assert post.send(10) == 1
+    write(news(3), second=20)
+    assert post.send(20) == 0
+
+
 def test_news_of_more_than_a_day_ago_is_not_sent(
     post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
 ) -> None:
