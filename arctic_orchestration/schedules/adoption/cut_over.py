@@ -34,7 +34,7 @@ def prepare(
 
     Errors:
         TransitionRefused: the schedule exists and is enabled, or the adoption is on its way back,
-            or it is to be shadowed and is cut over already.
+            or it is to be shadowed and is cut over already, or its schedule was deleted since.
         InvalidDefinition: the schedule does not fit to the code location.
     """
     status = instigator.status()
@@ -44,6 +44,17 @@ def prepare(
             raise TransitionRefused(
                 f"{instigator.name} is on its way back to Dagster: finish that first, with "
                 f"arctic adopt --back {instigator.name}"
+            )
+        store = place.state.store
+        found = {one.name: one for one in store.in_location(tx, location.id)}.get(schedule.name)
+        if known is not None and known.step is Step.SHADOWED and not (found and found.shadowed):
+            # Its schedule was deleted. Dagster's was never stopped: a shadow begins anew.
+            journal.close(tx, location, known.name)
+            known = None
+        if known is not None and found is None:
+            raise TransitionRefused(
+                f"schedule {known.schedule}, to which {instigator.name} was cut over, was deleted: "
+                f"hand it back first, with arctic adopt --back {instigator.name}"
             )
         if known is not None and shadowed is (known.step is Step.SHADOWED):
             return known
@@ -56,8 +67,6 @@ def prepare(
             shadow.end(tx, place, location, known, now)
             journal.note(tx, location, known.name, Step.PREPARED, Boundary(), now, was=status)
             return journal.find(tx, location, known.name) or known
-        store = place.state.store
-        found = {one.name: one for one in store.in_location(tx, location.id)}.get(schedule.name)
         if found is not None and not found.suspended:
             raise TransitionRefused(
                 f"schedule {schedule.name} is enabled already: {instigator.name} and the schedule "

@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import TransitionRefused
+from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.dagster.adoption.session import Item, Session
 from arctic_orchestration.schedules.imports.draft import Outcome
 from arctic_orchestration.state.adoption_tables import adoptions
@@ -234,6 +235,26 @@ def test_an_enabled_schedule_of_the_name_is_refused(project: Project) -> None:
     with pytest.raises(TransitionRefused, match="schedule hourly is enabled already"):
         first.cut_over("hourly")
     first.close()
+
+
+def test_what_was_adopted_by_a_schedule_that_was_deleted_is_handed_back_first(
+    project: Project,
+) -> None:
+    """Nothing runs then, so the command does not say that it is adopted."""
+    project.start("hourly")
+    project.daemon_pass()
+    session, item = cut_over(project, "hourly")
+    with item.place.state.change() as (tx, location):
+        control.delete(tx, item.place.state.store, location, "hourly", project.now)
+    with pytest.raises(TransitionRefused, match="was deleted: .* --back hourly"):
+        session.cut_over("hourly")
+    assert session.back(item) is None
+    pass_after(project, HOUR)
+    assert project.owners("hourly_report") == {"Dagster": 1}
+    session.forward(session.cut_over("hourly"))
+    pass_after(project, HOUR)
+    assert project.owners("hourly_report") == {"Dagster": 1, "ours": 1}
+    session.close()
 
 
 def test_what_no_schedule_can_say_is_refused(project: Project) -> None:

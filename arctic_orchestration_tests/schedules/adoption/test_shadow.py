@@ -318,6 +318,31 @@ def test_what_is_cut_over_is_not_shadowed(project: Project) -> None:
     session.close()
 
 
+@pytest.mark.parametrize("declared_again", [False, True])
+def test_a_shadow_whose_schedule_was_deleted_begins_anew(
+    project: Project, declared_again: bool
+) -> None:
+    """``diff`` and ``--shadow`` do not take a schedule that decides nothing for one in shadow."""
+    session = shadow(project, "hourly")
+    place = session.find("hourly").place
+    with place.state.change() as (tx, location):
+        stored = control.stored_by_name(tx, place.state.store, location, "hourly")
+        control.delete(tx, place.state.store, location, "hourly", project.now)
+        if declared_again:
+            off = stored.schedule.model_copy(update={"enabled": False})
+            control.apply(tx, place.state.store, location, [off], project.now, actor=place.actor)
+    assert session.shadows([]) == []
+    item = session.cut_over("hourly", shadowed=True)
+    pass_after(project, HOUR)
+    pass_after(project, SECONDS)
+    assert compared(session, "hourly").compared == 1
+    assert session.forward(session.cut_over("hourly")) is None
+    pass_after(project, HOUR)
+    assert project.owners("hourly_report") == {"Dagster": 1, "ours": 1}
+    assert session.back(item) is None
+    session.close()
+
+
 def test_the_command_shadows_compares_and_ends(
     project: Project, arctic: Callable[..., Ended]
 ) -> None:
