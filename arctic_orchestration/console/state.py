@@ -29,11 +29,11 @@ def state_database(
     ``busy_seconds`` is as for :meth:`.Database.open`.
 
     Errors:
-        ConfigurationError: there is none yet, or its schema is another.
+        ConfigurationError: there is none yet, its file cannot be reached, or its schema is another.
     """
     # A read must not create a database.
     file = sqlite_file(settings.database_url)
-    if file is not None and not file.exists():
+    if file is not None and not _is_there(file):
         raise ConfigurationError(
             f"There is no state database {file}. Set DAGSTER_HOME or ARCTIC_DATABASE_URL "
             f"to where {made_by} has it, or start that, which makes it (see: arctic doctor)"
@@ -65,10 +65,20 @@ def sqlite_file(url: str) -> Path | None:
 def readable_database(settings: Settings) -> Database | None:
     """Opens the state database; None: it is missing or has another schema. Prints the reason."""
     file = sqlite_file(settings.database_url)
-    if file is not None and not file.exists():
+    if file is not None and not _is_there(file):
         return None
     database = Database(settings.database_url)
     if database.revision() == SCHEMA_REVISION:
         return database
     database.close()
     return None
+
+
+def _is_there(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError as error:
+        raise ConfigurationError(
+            f"The state database {file} cannot be reached: {error.strerror}. Set DAGSTER_HOME or "
+            "ARCTIC_DATABASE_URL to a folder that this user may read"
+        ) from None

@@ -327,3 +327,14 @@ def test_a_job_that_a_person_cancels_says_who(
         ("waiting_constraints", ""),
         ("discarded", "anna"),
     ]
+
+
+def test_a_database_that_cannot_be_reached_is_refused(
+    arctic: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a right for its folder, or, as here for every user, with a name that is too long."""
+    file = tmp_path / ("long" * 100) / "arctic.db"
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", f"sqlite:///{file}")
+    refused = arctic("schedules", "list")
+    assert refused.code == 2
+    assert "cannot be reached: File name too long" in " ".join(refused.err.split())
