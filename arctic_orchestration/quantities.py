@@ -17,6 +17,9 @@ _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|d|h|m|s))+")
 #: A longer duration could not be added to a present moment: the calendar ends with the year 9999.
 _LONGEST = timedelta(days=36_500)
 
+#: of moments, as errors name them
+YEARS = "the years 1970 to 9000"
+
 _BYTES = {
     **{f"{prefix}B": 1000**power for power, prefix in enumerate(("", "K", "M", "G", "T", "P"))},
     **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGTP", start=1)},
@@ -97,6 +100,11 @@ def format_bytes(value: int) -> str:
     while number >= 1000 and len(units) > 1:
         number, units = number / 1000, units[1:]
     return f"{number:.0f} {units[0]}" if units[0] == "B" else f"{number:.1f} {units[0]}"
+
+
+def in_calendar(at: datetime) -> bool:
+    """Returns whether calendars can count from a moment; others are mistakes."""
+    return 1970 <= at.year <= 9000
 
 
 def format_moment(value: datetime) -> str:

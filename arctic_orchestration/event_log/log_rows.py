@@ -16,6 +16,7 @@ from dagster import AssetKey, EventLogEntry, deserialize_value
 from arctic_orchestration.dagster_internals import pack_value
 from arctic_orchestration.event_log.escaping import escaped, storable
 from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
+from arctic_orchestration.quantities import YEARS
 
 #: The columns of a row, in this order. The time as text: a driver may fail to parse it.
 COLUMNS = 'id, dagster_event_type, cast("timestamp" as text), asset_key, "partition", run_id, event'
@@ -265,7 +266,7 @@ def within_calendar(at: datetime, problem: str | None) -> tuple[datetime, str | 
     """Returns the moment, or the nearest one that calendars can handle, and the problem."""
     within = _within(at)
     if within != at:
-        problem = problem or f"timestamp: got {at:%Y-%m-%d}, expected the years 1970 to 9000"
+        problem = problem or f"timestamp: got {at:%Y-%m-%d}, expected {YEARS}"
     return within, problem
 
 

@@ -9,6 +9,7 @@ from fastapi import Header, Path, Query, Request
 from fastapi.dependencies.models import Dependant
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput, RequestRefused
+from arctic_orchestration.quantities import YEARS, in_calendar
 
 Location = Annotated[
     str | None,
@@ -35,9 +36,9 @@ def moment(text: str, *, field: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
         if at.tzinfo is not None:
-            if 1970 <= at.year <= 9000:
+            if in_calendar(at):
                 return at.astimezone(UTC)
-            expected = "a moment in the years 1970 to 9000"
+            expected = f"a moment in {YEARS}"
     except ValueError:
         pass
     raise InvalidInput(field, text, expected)

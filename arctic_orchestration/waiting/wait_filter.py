@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.event_log.escaping import is_storable
+from arctic_orchestration.quantities import in_calendar
 from arctic_orchestration.waits import WaitKind, WaitRows
 
 
@@ -99,12 +100,7 @@ class Cursor:
             padded = text + "=" * (-len(text) % 4)
             since, place, *keys = json.loads(base64.urlsafe_b64decode(padded))
             at = datetime.fromisoformat(since)
-            if (
-                at.tzinfo is None
-                or not 1970 <= at.year < 9000
-                or type(place) is not int
-                or not keys
-            ):
+            if at.tzinfo is None or not in_calendar(at) or type(place) is not int or not keys:
                 raise ValueError
             if not all(_is_key(key) for key in keys):
                 raise ValueError

@@ -12,14 +12,15 @@ from arctic_orchestration.settings import Settings
 from arctic_orchestration.state import unreadable_events
 from arctic_orchestration.state.consumer_tables import consumers
 from arctic_orchestration.state.tables import locations
+from arctic_orchestration.waits import command
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
 
 #: who keeps a position in the log: the rows, the check's name, and what starts it again
 _READERS = (
-    (locations, "feed of", "arctic feed restart"),
-    (consumers, "consumer", "arctic consumers reset"),
+    (locations, "feed of", ("feed", "restart")),
+    (consumers, "consumer", ("consumers", "reset")),
 )
 
 
@@ -48,8 +49,8 @@ def positions(instance: "DagsterInstance") -> list[Finding]:
     try:
         with database.read() as tx:
             rows = [
-                (name, command, row)
-                for table, name, command in _READERS
+                (kind, words, row)
+                for table, kind, words in _READERS
                 for row in tx.execute(
                     sa.select(table.c.name, table.c.position, table.c.storage_id)
                     .where(table.c.cluster == settings.cluster)
@@ -60,17 +61,15 @@ def positions(instance: "DagsterInstance") -> list[Finding]:
         database.close()
     log = DagsterLog(instance)
     found = []
-    for name, command, row in rows:
+    for kind, words, row in rows:
         if row.position is None or row.storage_id != log.storage_id:
             continue
         try:
             log.read(Position.from_json(row.position), 1)
         except LogWentBack as error:
-            advice = f"see: {command} {row.name} --help"
-            finding = Finding(
-                check=f"{name} {row.name}", status=BAD, found=str(error), advice=advice
-            )
-            found.append(finding)
+            advice = f"see: {command(*words, row.name, options=('--help',))}"
+            check = f"{kind} {row.name}"
+            found.append(Finding(check=check, status=BAD, found=str(error), advice=advice))
     log.close()
     return found
 

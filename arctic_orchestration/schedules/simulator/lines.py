@@ -39,6 +39,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.quantities import YEARS, in_calendar
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.specification import Specification
 
@@ -57,8 +58,8 @@ def parse_moment(value: object) -> datetime:
         moment = None
     if moment is None:
         raise ValueError("a moment of ISO 8601 with its zone, such as 2026-01-01T00:00:00Z")
-    if not 1970 <= moment.year <= 9000:
-        raise ValueError("a moment in the years 1970 to 9000")
+    if not in_calendar(moment):
+        raise ValueError(f"a moment in {YEARS}")
     return moment
 
 
