@@ -1,15 +1,13 @@
 """Fixtures of run hosts."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place
+from arctic_orchestration_tests.run_launcher.hosted_place import Make, hosted_place
 from arctic_orchestration_tests.run_launcher.test_hosts import CODE
-
-Make = Callable[..., HostedPlace]
 
 
 @pytest.fixture

@@ -161,6 +161,10 @@ _ENDED = (
 )
 
 
+#: makes a place whose hosts load some code, with a configuration of the launcher
+Make = Callable[..., HostedPlace]
+
+
 @contextmanager
 def hosted_place(
     folder: Path,

@@ -6,7 +6,7 @@ import signal
 import socket
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +25,12 @@ from arctic_orchestration.run_launcher import ArcticRunLauncher, messages
 from arctic_orchestration.run_launcher.configuration import LauncherRules
 from arctic_orchestration.run_launcher.host import connections
 from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
+from arctic_orchestration_tests.run_launcher.hosted_place import (
+    HostedPlace,
+    Make,
+    hosted_place,
+    until,
+)
 
 CODE = dedent("""
     import atexit, json, logging, os, signal, subprocess, sys, threading, time, warnings
@@ -94,18 +99,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostedPlace]:
     """Its processes are new interpreters, as they are outside of tests."""
     with hosted_place(tmp_path_factory.mktemp("h"), CODE, interpreters=True) as made:
         yield made
-
-
-Make = Callable[..., HostedPlace]
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    """Makes a place that is this test's own."""
-    with ExitStack() as stack:
-        yield lambda code=CODE, **config: stack.enter_context(
-            hosted_place(tmp_path, code, **config)
-        )
 
 
 def test_each_run_has_a_process_of_its_own_and_all_one_parent(place: HostedPlace) -> None:

@@ -1,27 +1,16 @@
 """What the process of a run has from its host is not the run's to use up."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from textwrap import dedent
 
 import dagster as dg
 import pytest
 
 from arctic_orchestration.run_launcher import host_client
-from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place
+from arctic_orchestration_tests.run_launcher.hosted_place import Make
 from arctic_orchestration_tests.run_launcher.test_hosts import CODE
-
-Make = Callable[..., HostedPlace]
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    with ExitStack() as stack:
-        yield lambda code=CODE, **config: stack.enter_context(
-            hosted_place(tmp_path, code, **config)
-        )
 
 
 def test_a_run_does_not_remove_the_temporary_folders_of_its_host(make: Make) -> None:

@@ -4,18 +4,33 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from dagster import DagsterRun
 from dagster import DagsterRunStatus as Status
 
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import RunQueue
 from arctic_orchestration_tests.run_queue.coordinator.listening import Clock, reported_waits
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+_CALM = {"calm": {"duration": "10m", "match": {"job": "*"}}}
 
 
 @pytest.fixture
 def clock(clock: Clock) -> Clock:
     clock.now = NOON
     return clock
+
+
+def _run(queue: RunQueue, run: DagsterRun) -> None:
+    queue.report(run, Status.STARTED)
+    queue.report(run, Status.SUCCESS)
+
+
+def _comes_after_ten_minutes(queue: RunQueue, clock: Clock, run: DagsterRun) -> None:
+    assert queue.iterate() == []
+    clock.pass_(minutes=9)
+    assert queue.iterate() == []
+    clock.pass_(minutes=2)
+    assert queue.iterate() == [run.run_id]
 
 
 def test_a_run_waits_until_its_window_opens(ruled: Callable[..., RunQueue], clock: Clock) -> None:
@@ -53,8 +68,7 @@ def test_a_rate_counts_starts_in_a_sliding_span(
     assert queue.iterate() == ids[:2]
     assert queue.run(ids[0]).tags["arctic/rate.api"] == "granted"
     for run in runs[:2]:
-        queue.report(run, Status.STARTED)
-        queue.report(run, Status.SUCCESS)
+        _run(queue, run)
     assert queue.iterate() == []
     assert queue.run(ids[2]).tags["arctic/rate.api"] == "waiting"
     clock.pass_(seconds=120)
@@ -64,33 +78,27 @@ def test_a_rate_counts_starts_in_a_sliding_span(
 def test_an_interval_lies_between_runs_of_a_program(
     ruled: Callable[..., RunQueue], clock: Clock
 ) -> None:
-    queue = ruled(intervals={"calm": {"duration": "10m", "match": {"job": "*"}}})
+    queue = ruled(intervals=_CALM)
     clock.now = datetime.now(UTC)
     first, second, other = queue.submit("load"), queue.submit("load"), queue.submit("bill")
     assert queue.iterate() == [first.run_id, other.run_id]
     assert queue.iterate() == []
-    queue.report(first, Status.STARTED)
-    queue.report(first, Status.SUCCESS)
-    assert queue.iterate() == []
-    clock.pass_(minutes=9)
-    assert queue.iterate() == []
-    clock.pass_(minutes=2)
-    assert queue.iterate() == [second.run_id]
+    _run(queue, first)
+    _comes_after_ten_minutes(queue, clock, second)
 
 
 def test_an_interval_is_kept_after_the_clock_was_set_back(
     ruled: Callable[..., RunQueue], clock: Clock
 ) -> None:
     """A pass of tomorrow has read all ends until then; those of today are read all the same."""
-    queue = ruled(intervals={"calm": {"duration": "10m", "match": {"job": "*"}}})
+    queue = ruled(intervals=_CALM)
     clock.now = datetime.now(UTC)
     first, second, third = (queue.submit("load") for _ in range(3))
     assert queue.iterate() == [first.run_id]
     clock.pass_(days=1)
     assert queue.iterate() == []
     clock.pass_(days=-1)
-    queue.report(first, Status.STARTED)
-    queue.report(first, Status.SUCCESS)
+    _run(queue, first)
     assert queue.iterate() == []
     clock.pass_(days=1)
     assert queue.iterate() == [second.run_id]
@@ -106,18 +114,13 @@ def test_an_end_in_the_future_holds_an_interval_from_now(
     ruled: Callable[..., RunQueue], clock: Clock
 ) -> None:
     """The clock was a day ahead while the run ended, and was set back after a pass."""
-    queue = ruled(intervals={"calm": {"duration": "10m", "match": {"job": "*"}}})
+    queue = ruled(intervals=_CALM)
     clock.now = datetime.now(UTC)
     first, second = queue.submit("load"), queue.submit("load")
     assert queue.iterate() == [first.run_id]
     clock.pass_(days=-1)
-    queue.report(first, Status.STARTED)
-    queue.report(first, Status.SUCCESS)
-    assert queue.iterate() == []
-    clock.pass_(minutes=9)
-    assert queue.iterate() == []
-    clock.pass_(minutes=2)
-    assert queue.iterate() == [second.run_id]
+    _run(queue, first)
+    _comes_after_ten_minutes(queue, clock, second)
 
 
 def test_starts_in_the_future_fill_a_rate_from_now(
@@ -131,8 +134,7 @@ def test_starts_in_the_future_fill_a_rate_from_now(
     assert queue.iterate() == ids[:2]
     clock.pass_(days=-1)
     for run in runs[:2]:
-        queue.report(run, Status.STARTED)
-        queue.report(run, Status.SUCCESS)
+        _run(queue, run)
     assert queue.iterate() == []
     clock.pass_(seconds=120)
     assert queue.iterate() == ids[2:]
