@@ -5,10 +5,12 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.lake import session
@@ -74,6 +76,41 @@ def test_a_cluster_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> No
     assert "No space left on device). Check ARCTIC_SPARK_MASTER" in message
     assert "\n" not in message
     assert "\tat" not in message
+
+
+@pytest.mark.parametrize(("loaded", "exits", "starts"), [(True, 2, 3), (True, 9, 3), (False, 9, 1)])
+def test_a_process_that_grpc_has_ended_is_started_again(
+    loaded: bool, exits: int, starts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where gRPC is loaded; not for ever, because Java may exit by itself."""
+    made = []
+
+    class Ended:
+        def config(self, key: str, value: str) -> "Ended":
+            return self
+
+        def getOrCreate(self) -> str:
+            made.append(1)
+            if len(made) > exits:
+                return "a session"
+            raise PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited")
+
+    class Session:
+        builder = Ended()
+
+    monkeypatch.setattr(session, "SparkSession", Session)
+    monkeypatch.setattr(session, "prepare_environment", lambda master: None)
+    if loaded:
+        monkeypatch.setitem(sys.modules, "grpc", ModuleType("grpc"))
+    else:
+        monkeypatch.delitem(sys.modules, "grpc", raising=False)
+    settings = Settings.from_environment({"ARCTIC_SPARK_MASTER": "local[1]"})
+    if exits < starts:
+        assert str(session.spark_session(settings)) == "a session"
+    else:
+        with pytest.raises(ConfigurationError, match="JAVA_GATEWAY_EXITED"):
+            session.spark_session(settings)
+    assert len(made) == starts
 
 
 def test_no_jvm_is_started_for_a_master_that_does_not_answer(
