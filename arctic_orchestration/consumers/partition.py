@@ -80,7 +80,7 @@ def delivery_name(row: Any, consumer: "Consumer") -> str:
 
     It has the moment of the arrival besides its number: a restored state database counts the
     numbers since its backup again. An event that is read again gets its former name, and another
-    arrival does not get it. Deliveries from before this was so keep their names.
+    arrival does not get it. What had arrived before the upgrade keeps its name without a moment.
     """
     name = f"{consumer.name}:{row.partition}:{row.number}"
     if row.number < consumer.moments_from:

@@ -46,12 +46,13 @@ def prepare(
                 f"arctic adopt --back {instigator.name}"
             )
         store = place.state.store
-        found = {one.name: one for one in store.in_location(tx, location.id)}.get(schedule.name)
-        if known is not None and known.step is Step.SHADOWED and not (found and found.shadowed):
+        stored = {one.name: one for one in store.in_location(tx, location.id)}
+        made = None if known is None else stored.get(known.schedule)
+        if known is not None and known.step is Step.SHADOWED and not (made and made.shadowed):
             # Its schedule was deleted. Dagster's was never stopped: a shadow begins anew.
             journal.close(tx, location, known.name)
             known = None
-        if known is not None and found is None:
+        if known is not None and made is None:
             raise TransitionRefused(
                 f"schedule {known.schedule}, to which {instigator.name} was cut over, was deleted: "
                 f"hand it back first, with arctic adopt --back {instigator.name}"
@@ -67,6 +68,7 @@ def prepare(
             shadow.end(tx, place, location, known, now)
             journal.note(tx, location, known.name, Step.PREPARED, Boundary(), now, was=status)
             return journal.find(tx, location, known.name) or known
+        found = stored.get(schedule.name)
         if found is not None and not found.suspended:
             raise TransitionRefused(
                 f"schedule {schedule.name} is enabled already: {instigator.name} and the schedule "
