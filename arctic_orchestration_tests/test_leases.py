@@ -8,7 +8,7 @@ import pytest
 
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, LeaseLost
 from arctic_orchestration.leases import Lease, Renewal
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 LIFE = timedelta(milliseconds=300)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyarrow.fs import S3FileSystem
 
 from arctic_orchestration_tests.object_store import BUCKET, KEY, REGION, SECRET
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 _PROGRAM = Path(__file__).parents[1] / "build" / "s3-server" / "versitygw"
 ABSENT = "Versity's S3 server is not there: sh tools/ensure_s3_server builds it with Go"

@@ -21,7 +21,7 @@ from arctic_orchestration.service.worker_documents import LONGEST_WAIT_SECONDS
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import lake_in, table_of
 from arctic_orchestration_tests.compaction.stored import planned, seen
-from arctic_orchestration_tests.proofs.dagster_processes import free_port
+from arctic_orchestration_tests.proofs.processes import free_port
 from arctic_orchestration_tests.service import service_process
 
 WORKERS, TASKS = 1_000, 100

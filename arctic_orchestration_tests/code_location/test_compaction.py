@@ -32,7 +32,7 @@ from arctic_orchestration_tests.code_location.compaction_place import (
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.compaction.stored import planned
 from arctic_orchestration_tests.compaction.test_records import recorded
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 DAY = timedelta(days=1)
 

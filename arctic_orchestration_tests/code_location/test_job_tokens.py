@@ -15,7 +15,7 @@ from arctic_orchestration.freshness.dagster.fresh_parents import check_lease, fr
 from arctic_orchestration.freshness.status import events_of
 from arctic_orchestration.state.freshness_tables import tasks as task_rows
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 __all__ = ["tasks"]
 

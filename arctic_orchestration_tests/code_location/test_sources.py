@@ -30,7 +30,7 @@ from arctic_orchestration_tests.code_location.source_sensors import (
     work,
 )
 from arctic_orchestration_tests.noise import noise
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 
 def test_a_request_becomes_a_run_with_all_that_it_asks_for(place: Place) -> None:

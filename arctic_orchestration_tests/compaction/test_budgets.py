@@ -29,7 +29,7 @@ from arctic_orchestration.state.compaction_tables import compaction_queues
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import Merging, lake_in, table_of
 from arctic_orchestration_tests.compaction.stored import MERGE, Clock, planned, seen
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 DAY = timedelta(days=1)
 #: of the cluster; the budget of 2 is a fifth of it

@@ -34,7 +34,7 @@ from arctic_orchestration_tests.compaction.small_lake import (
 )
 from arctic_orchestration_tests.lake.row_filters import EqualTo
 from arctic_orchestration_tests.present import present
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 
 @pytest.fixture

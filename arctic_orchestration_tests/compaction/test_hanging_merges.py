@@ -17,7 +17,7 @@ from arctic_orchestration.leases import RENEWALS
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.compaction.small_lake import Merging, offered, table_of, tasks_of
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 AT_ONCE = timedelta(0)
 LONG = timedelta(minutes=10)

@@ -30,7 +30,7 @@ from arctic_orchestration.state.compaction_tables import compaction_attempts
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.compaction.small_lake import Merging, offered, table_of, tasks_of
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 AT_ONCE = timedelta(0)
 #: a lease that does not end while a test looks on, however slow the machine is,

@@ -12,7 +12,7 @@ from arctic_orchestration.consumers.working_set import partitions_of
 from arctic_orchestration.errors import InvalidInput, LeaseLost
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.consumers.arrivals import Clock, Log, engine_of
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 
 class Wordless(Exception):

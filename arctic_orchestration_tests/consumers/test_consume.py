@@ -12,7 +12,7 @@ from arctic_orchestration.consumers import engine as engine_module
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, LeaseLost
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.consumers.arrivals import NOON, Clock, Log, engine_of
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 
 class Broken(Exception):

@@ -19,7 +19,7 @@ from arctic_orchestration_tests.consumers.dagster_assets import (
     days,
     feeds,
 )
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 #: Tests of what is the same whatever the storages are.
 ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"])

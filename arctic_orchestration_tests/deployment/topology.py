@@ -31,7 +31,7 @@ from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.lake.sessions import FAST, jvm_options
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.proofs import forked_runs
-from arctic_orchestration_tests.proofs.dagster_processes import (
+from arctic_orchestration_tests.proofs.processes import (
     end_with_the_parent,
     free_port,
     until,

@@ -16,7 +16,7 @@ from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.freshness.imagined import World, spec
 from arctic_orchestration_tests.freshness.outage import Outage, outage
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 __all__ = ["outage"]
 

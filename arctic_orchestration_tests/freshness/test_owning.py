@@ -13,7 +13,7 @@ from arctic_orchestration.freshness.ownership import Acquired, Busy, FreshMeanwh
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import task_publications
 from arctic_orchestration_tests.freshness.imagined import NOON, Clock
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 HERE = Owner(cluster="east", location="lake", submission="s", run_id="r")
 SECOND = timedelta(seconds=1)

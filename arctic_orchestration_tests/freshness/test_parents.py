@@ -10,7 +10,7 @@ from arctic_orchestration.freshness.skip_list import skip
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 
 def test_the_tip_of_a_diamond_is_made_once_and_first(world: World) -> None:

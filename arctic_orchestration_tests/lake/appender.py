@@ -9,7 +9,7 @@ from pyiceberg.types import LongType, NestedField
 from arctic_orchestration.lake import append, ensure_table, open_catalog
 from arctic_orchestration_tests.lake.conftest import settings_for
 from arctic_orchestration_tests.lake.sessions import RunningJvm
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from arctic_orchestration_tests.lake.sessions import FAST_JVM, OPTIONS
 from arctic_orchestration_tests.present import present
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 from arctic_orchestration_tests.scratch import scratch_directory
 
 

@@ -23,7 +23,7 @@ from arctic_orchestration.lake.replacing.replace import Replacement, replace_fil
 from arctic_orchestration.lake.upkeep.manifest_rewriting import rewrite_manifests
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
 #: The steps, with what has just returned then.
 STEPS: dict[str, tuple[Any, str]] = {

@@ -31,7 +31,7 @@ from arctic_orchestration_tests.lake.delete_writer import (
     add_position_deletes,
 )
 from arctic_orchestration_tests.lake.reference_merge import Row, arrow, kept_places
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
 #: A table with this does not try again by itself.
 NO_RETRIES = {"commit.retry.num-retries": "0"}

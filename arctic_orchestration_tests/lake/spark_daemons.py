@@ -15,7 +15,7 @@ import pyspark
 
 from arctic_orchestration.lake import find_java
 from arctic_orchestration_tests.lake.sessions import FAST, jvm_options
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
 PATIENCE_SECONDS = 60
 _OF_A_CLIENT = {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"}

@@ -4,13 +4,10 @@ They are forked from a server that has Dagster loaded, since importing it costs 
 run the commands' own entry points.
 """
 
-import ctypes
 import os
 import signal
 import socket
-import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -20,41 +17,15 @@ from arctic_orchestration_tests import open_files
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs import crash_points, forked_runs
 from arctic_orchestration_tests.proofs.coordinator import shifted_time
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent, free_port, until
 
 CODE_SERVER, DAEMON, SERVICE = "code_server", "daemon", "service"
 #: the name of the code location, if there is no other
 HERE = "here"
 _HERE = "arctic_orchestration_tests.proofs"
 _START_SECONDS = 60
-#: Most conditions are queries: one that does not come soon is looked at half as often.
-_SOON_SECONDS = 1
-_POLL_SECONDS = 0.05
 #: after which a run that was to start is given up
 _GIVEN_UP_SECONDS = 5
-
-
-def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Returns when the condition holds; fails when it does not within ``seconds``."""
-    began = time.monotonic()
-    while not condition():
-        waited = time.monotonic() - began
-        if waited > seconds:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(_POLL_SECONDS if waited < _SOON_SECONDS else 2 * _POLL_SECONDS)
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def end_with_the_parent() -> None:
-    """A test session that is itself killed leaves no process behind."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 class DagsterProcesses:

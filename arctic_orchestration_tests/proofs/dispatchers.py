@@ -20,7 +20,7 @@ from arctic_orchestration.schedules.engine import Engine
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import locations
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 from arctic_orchestration_tests.proofs.run_table import RunTable
 from arctic_orchestration_tests.schedules.simulated import AnyTargets
 

@@ -19,7 +19,7 @@ from arctic_orchestration.schedules.engine import Engine
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs as arctic_jobs
 from arctic_orchestration.state.tables import locations
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 from arctic_orchestration_tests.schedules.simulated import AnyTargets, ListFeed, SimulatedDagster
 
 LIMIT = 3

@@ -18,9 +18,9 @@ from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.schedules import location, resources
 from arctic_orchestration.schedules.engine import Engine
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
 from arctic_orchestration_tests.proofs.dispatchers import read_without_lock
 from arctic_orchestration_tests.proofs.group_tickers import count_together
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 from arctic_orchestration_tests.proofs.racing import SECONDS
 from arctic_orchestration_tests.proofs.shared_dagster import SharedDagster, TimedRun
 from arctic_orchestration_tests.schedules.simulated import AnyTargets, at

@@ -9,7 +9,7 @@ from dagster._core.execution.retries import RetryMode
 from dagster._core.executor.in_process import InProcessExecutor
 
 from arctic_orchestration import Arctic, Schedule, on
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 #: the folder in which the processes of runs and the test leave files for each other
 FOLDER = "ARCTIC_TEST_SLOW_RUNS"

@@ -15,8 +15,8 @@ from arctic_orchestration import only
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.schedules import resources
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
 from arctic_orchestration_tests.proofs.group_tickers import Place, count_together, job_states
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 from arctic_orchestration_tests.schedules.simulated import at
 
 LIMIT = 5

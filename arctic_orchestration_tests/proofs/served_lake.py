@@ -22,9 +22,9 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
     DAEMON,
     SERVICE,
     DagsterProcesses,
-    until,
 )
 from arctic_orchestration_tests.proofs.lake_of_scenarios import DECLARED
+from arctic_orchestration_tests.proofs.processes import until
 
 _SECONDS = 90
 _PROOFS = "arctic_orchestration_tests.proofs"

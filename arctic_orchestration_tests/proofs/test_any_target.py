@@ -23,13 +23,13 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
     DAEMON,
     HERE,
     DagsterProcesses,
-    until,
 )
 from arctic_orchestration_tests.proofs.lake_of_targets import (
     DECLARED_ONLY,
     EXECUTED,
     WITHOUT_SPARE,
 )
+from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 

@@ -18,8 +18,8 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,
     DagsterProcesses,
-    until,
 )
+from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [
     pytest.mark.proof,

@@ -13,8 +13,8 @@ import dagster as dg
 import pytest
 from dagster import DagsterInstance
 
-from arctic_orchestration_tests.proofs.dagster_processes import until
 from arctic_orchestration_tests.proofs.lake_of_slow_runs import FOLDER, STEPS, came, let
+from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.proofs.test_crashes import Lake
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]

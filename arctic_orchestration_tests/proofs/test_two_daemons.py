@@ -17,7 +17,8 @@ from dagster import DagsterEventType, DagsterInstance
 
 from arctic_orchestration.state.tables import jobs
 from arctic_orchestration_tests.proofs import crash_points, instant_launcher
-from arctic_orchestration_tests.proofs.dagster_processes import DAEMON, until
+from arctic_orchestration_tests.proofs.dagster_processes import DAEMON
+from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.proofs.test_crashes import Lake
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]

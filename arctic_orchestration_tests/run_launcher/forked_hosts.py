@@ -27,7 +27,7 @@ from dagster_shared.ipc import open_ipc_subprocess
 from arctic_orchestration.dagster_internals import create_postgres_engine, replace_engine_factory
 from arctic_orchestration.run_launcher import host_client
 from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
 Environment = Mapping[str, str]
 #: of the processes of hosts, and of what they fork

@@ -11,7 +11,7 @@ from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.run_claims import claim
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.schedules.simulated import World, at
 from arctic_orchestration_tests.schedules.test_control import cancel, changing, job_rows, schedule
 

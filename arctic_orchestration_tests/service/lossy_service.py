@@ -16,7 +16,7 @@ from arctic_orchestration.service.access import AccessRules
 from arctic_orchestration.service.app import create_app
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 SECONDS = 60
 

@@ -10,7 +10,10 @@ from typing import Any
 from arctic_orchestration.service import worker_reports, workers
 from arctic_orchestration.service.cli.serve import serve
 from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
+from arctic_orchestration_tests.proofs.processes import (
+    end_with_the_parent,
+    until,
+)
 
 #: what it has stored when it dies, before its answer
 CLAIMED, MERGED = "claimed", "merged"

@@ -21,7 +21,7 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import lake_in, offered, table_of
 from arctic_orchestration_tests.compaction.stored import planned, seen
 from arctic_orchestration_tests.postgres import PostgresServer
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.service.lossy_service import served
 
 _PATIENCE_SECONDS = 60

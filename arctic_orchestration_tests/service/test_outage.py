@@ -21,7 +21,7 @@ from arctic_orchestration.service.pages.rendering import API
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.freshness.outage import Outage, outage
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.served import listening
 from arctic_orchestration_tests.service.test_events import keys_of

@@ -15,7 +15,7 @@ import pytest
 from arctic_orchestration.service import bodies, connections
 from arctic_orchestration.service.pages import live
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.served import listening, serving
 from arctic_orchestration_tests.service.test_live_pages import schedule

@@ -29,7 +29,10 @@ from arctic_orchestration_tests.compaction.small_lake import (
     table_of,
     tasks_of,
 )
-from arctic_orchestration_tests.proofs.dagster_processes import free_port, until
+from arctic_orchestration_tests.proofs.processes import (
+    free_port,
+    until,
+)
 from arctic_orchestration_tests.service import service_process
 from arctic_orchestration_tests.service.service_process import CLAIMED, MERGED
 from arctic_orchestration_tests.service.test_worker_protocol_laws import ForgetfulSource

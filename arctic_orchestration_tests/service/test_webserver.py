@@ -27,7 +27,10 @@ from arctic_orchestration.service.mounting import mounted
 from arctic_orchestration.service.pages.rendering import API
 from arctic_orchestration.settings import service_page
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.proofs.dagster_processes import free_port, until
+from arctic_orchestration_tests.proofs.processes import (
+    free_port,
+    until,
+)
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.conftest import MakeApi
 from arctic_orchestration_tests.service.served import listening

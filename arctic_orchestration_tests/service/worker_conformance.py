@@ -41,7 +41,7 @@ from arctic_orchestration_tests.compaction.small_lake import (
     table_of,
     tasks_of,
 )
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.service.lossy_service import SECONDS, Fault, Served, served
 
 _LEASE = timedelta(seconds=9)

@@ -20,7 +20,7 @@ from arctic_orchestration.state import address, connections, database, dialect
 from arctic_orchestration.state.connections import SharedEngine
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.postgres import PostgresServer
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 _BACKEND = sa.text("select pg_backend_pid()")
 

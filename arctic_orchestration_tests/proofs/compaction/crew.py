@@ -47,7 +47,10 @@ from arctic_orchestration_tests.proofs import crash_points
 from arctic_orchestration_tests.proofs.compaction import steps
 from arctic_orchestration_tests.proofs.compaction.sizes import GRACE, LIFE, SECONDS
 from arctic_orchestration_tests.proofs.compaction.steps import Without
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
+from arctic_orchestration_tests.proofs.processes import (
+    end_with_the_parent,
+    until,
+)
 
 PLANNER, COMMITTER, WORKER = "planner", "committer", "worker"
 _PAUSE_SECONDS = 0.2

@@ -26,7 +26,7 @@ from arctic_orchestration_tests.proofs.compaction.sizes import SECONDS
 from arctic_orchestration_tests.proofs.compaction.steps import Without
 from arctic_orchestration_tests.proofs.compaction.what_is_wrong import is_done, what_is_wrong
 from arctic_orchestration_tests.proofs.compaction.written_tables import WrittenTable
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 ROLES = (PLANNER, WORKER, COMMITTER)
 #: each role takes its turn, so that a worker starts while others die

@@ -23,7 +23,7 @@ from arctic_orchestration_tests.lake.spark_daemons import until as answered
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
 from arctic_orchestration_tests.proofs.compaction.sizes import LONG, SECONDS
 from arctic_orchestration_tests.proofs.compaction.worker_job import merged_by_a_run
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 

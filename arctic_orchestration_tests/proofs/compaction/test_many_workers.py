@@ -24,7 +24,7 @@ from arctic_orchestration_tests.compaction.small_lake import offered, rows_of, t
 from arctic_orchestration_tests.lake.sessions import RunningJvm
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
 from arctic_orchestration_tests.proofs.compaction.sizes import FULL, LONG, SECONDS
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
 

@@ -40,7 +40,7 @@ from arctic_orchestration.lake.merging.strategy import Way
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
 from arctic_orchestration_tests.proofs.compaction.sizes import FULL, LONG
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 

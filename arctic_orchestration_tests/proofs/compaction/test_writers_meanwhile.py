@@ -33,7 +33,7 @@ from arctic_orchestration_tests.proofs.compaction.written_tables import (
     Partitioned,
     written_tables,
 )
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 

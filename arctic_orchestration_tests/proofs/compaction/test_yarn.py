@@ -10,7 +10,7 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.sessions import jvm_options
 from arctic_orchestration_tests.proofs.compaction.sizes import SECONDS
 from arctic_orchestration_tests.proofs.compaction.worker_job import merged_by_a_run
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.yarn import ABSENT, Yarn, is_absent, yarn
 
 pytestmark = [

@@ -20,7 +20,7 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.lake.reference_merge import BY_ORIGIN, add, new_table, rows_of
 from arctic_orchestration_tests.proofs.compaction.sizes import LONG
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
 
 def run_worker_job(environment: dict[str, str], config: dict[str, Any]) -> None:

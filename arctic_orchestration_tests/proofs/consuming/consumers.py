@@ -22,7 +22,10 @@ from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs.consuming.sizes import LIFE, SECONDS, WORK_SECONDS
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
+from arctic_orchestration_tests.proofs.processes import (
+    end_with_the_parent,
+    until,
+)
 
 ASSET, NAME = "raw/flights", "proof"
 

@@ -38,7 +38,7 @@ from arctic_orchestration_tests.proofs.consuming.sizes import (
     SECONDS,
     STOPS,
 )
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 

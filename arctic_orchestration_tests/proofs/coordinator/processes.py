@@ -15,7 +15,7 @@ from arctic_orchestration_tests import open_files
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs import forked_runs, quick_passes
 from arctic_orchestration_tests.proofs.coordinator import shifted_time
-from arctic_orchestration_tests.proofs.dagster_processes import (
+from arctic_orchestration_tests.proofs.processes import (
     end_with_the_parent,
     free_port,
     until,

@@ -27,7 +27,7 @@ from arctic_orchestration_tests.proofs.coordinator.processes import (
 from arctic_orchestration_tests.proofs.coordinator.run_history import Held, places
 from arctic_orchestration_tests.proofs.coordinator.shifted_time import ShiftedTime
 from arctic_orchestration_tests.proofs.coordinator.timed_launcher import SECONDS
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 #: seconds between two passes over the queue where they are not quick; the least for Dagster
 PASS = 1

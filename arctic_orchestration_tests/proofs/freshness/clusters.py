@@ -17,9 +17,9 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,
     DagsterProcesses,
-    until,
 )
 from arctic_orchestration_tests.proofs.freshness.lake_of_clusters import GATES
+from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.templates import write_dagster_yaml
 
 _ROOT = str(Path(arctic_orchestration_tests.__file__).parents[1])

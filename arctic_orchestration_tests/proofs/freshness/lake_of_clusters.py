@@ -11,7 +11,7 @@ import dagster as dg
 
 from arctic_orchestration import Freshness
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
-from arctic_orchestration_tests.proofs.dagster_processes import until
+from arctic_orchestration_tests.proofs.processes import until
 
 #: the directory of the gates
 GATES = "ARCTIC_PROOF_GATES"

@@ -20,8 +20,11 @@ from arctic_orchestration.freshness.run_requests import TOKEN_TAG
 from arctic_orchestration.freshness.run_start import begun
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
 from arctic_orchestration_tests.proofs.freshness.owners import NoRuns
+from arctic_orchestration_tests.proofs.processes import (
+    end_with_the_parent,
+    until,
+)
 
 #: tasks of the west that need nothing
 PLAIN = tuple(f"plain{number}" for number in range(5))

@@ -32,8 +32,11 @@ from arctic_orchestration.freshness.run_requests import TOKEN_TAG
 from arctic_orchestration.freshness.run_start import acquired_manually, begun
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.proofs.dagster_processes import end_with_the_parent, until
 from arctic_orchestration_tests.proofs.freshness.sizes import LIFE, SECONDS
+from arctic_orchestration_tests.proofs.processes import (
+    end_with_the_parent,
+    until,
+)
 
 TASKS = ("flights", "delays", "weather")
 #: the cluster of runs that a person started, and that of runs that were requested

@@ -13,9 +13,9 @@ from arctic_orchestration.freshness.submission import Submission, SubmissionStat
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import task_publications, tasks
 from arctic_orchestration_tests.conftest import BACKENDS
-from arctic_orchestration_tests.proofs.dagster_processes import until
 from arctic_orchestration_tests.proofs.freshness.clusters import Cluster
 from arctic_orchestration_tests.proofs.freshness.sizes import FULL
+from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = pytest.mark.proof
 _SECONDS = 180

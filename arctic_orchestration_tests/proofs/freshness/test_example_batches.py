@@ -30,7 +30,6 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
     DAEMON,
     HERE,
     DagsterProcesses,
-    until,
 )
 from arctic_orchestration_tests.proofs.freshness.example_lake import (
     EXPECTED,
@@ -38,6 +37,7 @@ from arctic_orchestration_tests.proofs.freshness.example_lake import (
     ExampleLake,
 )
 from arctic_orchestration_tests.proofs.freshness.sizes import FULL
+from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.templates import write_dagster_yaml
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]

@@ -17,9 +17,9 @@ from arctic_orchestration.freshness.submission import Submission, SubmissionStat
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import task_publications
 from arctic_orchestration_tests.freshness.outage import Outage, outage
-from arctic_orchestration_tests.proofs.dagster_processes import until
 from arctic_orchestration_tests.proofs.freshness.outages import PLAIN, Cluster
 from arctic_orchestration_tests.proofs.freshness.sizes import SECONDS
+from arctic_orchestration_tests.proofs.processes import until
 
 __all__ = ["outage"]
 

@@ -3,7 +3,6 @@
 import pytest
 
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.proofs.dagster_processes import until
 from arctic_orchestration_tests.proofs.freshness.owners import MANUAL, REQUESTED, Owners
 from arctic_orchestration_tests.proofs.freshness.sizes import (
     KILLED,
@@ -11,6 +10,7 @@ from arctic_orchestration_tests.proofs.freshness.sizes import (
     SECONDS,
     STOPPED,
 )
+from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = pytest.mark.proof
 _KINDS = (REQUESTED, MANUAL)
