@@ -106,7 +106,7 @@ def parents_of(
     known = assets.known(others) if others else frozenset()
     place = (submission.cluster, submission.location)
     strangers = {one.spec.name for one in declared} - {
-        one.spec.name for one in declared if _is_near(one, place, spec.batch)
+        one.spec.name for one in declared if is_near(one, place, spec.batch)
     }
     together = _placed_together(tx, submission, sorted(strangers))
     # Only waiting submissions have rows of waits.
@@ -159,7 +159,7 @@ def _ours(
     """
     near = [one for one in places if (one.cluster, one.location) == place]
     if not near:
-        same = [one for one in places if _is_near(one, place, batch)]
+        same = [one for one in places if is_near(one, place, batch)]
         same = [one for one in same if (one.cluster, one.location) in seen] or same
         near = [one for one in same if one.cluster == place[0]] or same
     if not near:
@@ -167,7 +167,7 @@ def _ours(
     return near[0] if near else None
 
 
-def _is_near(one: definitions.Definition, place: tuple[str, str], batch: str | None) -> bool:
+def is_near(one: definitions.Definition, place: tuple[str, str], batch: str | None) -> bool:
     """Returns whether a declaration belongs to a place or to a batch."""
     return (one.cluster, one.location) == place or (batch is not None and one.spec.batch == batch)
 

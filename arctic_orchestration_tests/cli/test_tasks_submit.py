@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.freshness import definitions, submissions
 from arctic_orchestration.freshness.cli import progress
+from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.lifecycle import Lifecycle
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.freshness_tables import task_locations, task_submissions
@@ -237,3 +238,35 @@ def test_a_task_is_skipped_with_a_reason_until_it_is_not(three: Tasked, arctic: 
         refused = arctic("tasks", *arguments)
         assert (refused.code, refused.out) == (2, "")
         assert message in " ".join(refused.err.split())
+
+
+@ON_SQLITE
+def test_an_explanation_names_the_parents_of_where_it_was_submitted(
+    tasked: Tasked, arctic: Command
+) -> None:
+    """Two clusters declare the task, one of them its parent: submitted first there only."""
+
+    def of(name: str, **parents: float) -> TaskSpec:
+        return task(name, 24, **parents).model_copy(update={"batch": None})
+
+    tasked.declare(of("parent"), of("child", parent=1))
+    tasked.declare(of("child", parent=1), location="far", cluster="west")
+
+    def explained() -> tuple[str, list[str]]:
+        text = " ".join(arctic("tasks", "explain", "child").out.split())
+        document = json.loads(arctic("tasks", "explain", "child", "--json").out)
+        return text, document["runs"]
+
+    text, runs = explained()
+    assert "it is submitted first by lake of cluster default" in text
+    assert runs == ["parent", "child"]
+    with tasked.database.begin() as tx:
+        submissions.submit(tx, ["child"], cluster="west", location="far", by="ann")
+    text, runs = explained()
+    assert "it is of location lake of cluster default, and is waited for" in text
+    assert runs == ["child"]
+    with tasked.database.begin() as tx:
+        submissions.submit(tx, ["child"], cluster="default", location="lake", by="ann")
+    text, runs = explained()
+    assert "it is submitted first by lake of cluster default" in text
+    assert runs == ["parent", "child"]

@@ -15,9 +15,11 @@ from arctic_orchestration.freshness.cli.context import (
     mark,
     opened_tasks,
 )
+from arctic_orchestration.freshness.definitions import Definition
 from arctic_orchestration.freshness.graph import Resolution
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission
+from arctic_orchestration.freshness.submission_facts import is_near
 from arctic_orchestration.freshness.views.documents import (
     SubmissionDocument,
     edge_document,
@@ -120,7 +122,7 @@ def _what_is_done(known: TaskOverview, edge: EdgeView) -> str:
     """Describes what a submission would do about a stale parent."""
     if not known.is_known(edge) or edge.fresh:
         return ""
-    children = known.places[edge.child]
+    children = _deciding(known, edge.child) or known.places[edge.child]
     patience = format_duration(min(one.spec.patience for one in children))
     if edge.kind != "task":
         return f"; it is no task, and is waited for {patience}"
@@ -129,21 +131,35 @@ def _what_is_done(known: TaskOverview, edge: EdgeView) -> str:
     parent = known.views[edge.parent]
     if parent.skipped is not None:
         return "; it is skipped, so the task will fail"
-    if _is_submitted_for(known, edge.parent, edge.child):
-        return "; it is submitted first"
-    return f"; it is of location {_where(known, edge.parent)}, and is waited for {patience}"
+    submitting = _submitting(known, edge.parent, edge.child)
+    if submitting:
+        only = f" by {_where(submitting)}" if len(submitting) < len(children) else ""
+        return f"; it is submitted first{only}"
+    where = _where(known.places[edge.parent])
+    return f"; it is of location {where}, and is waited for {patience}"
 
 
-def _is_submitted_for(known: TaskOverview, parent: str, child: str) -> bool:
-    """Returns whether a stale parent, of the same location or batch, is submitted for a child."""
-    children, parents = known.places[child], known.places[parent]
-    here = {(one.cluster, one.location) for one in children}
-    batches = {one.spec.batch for one in children if one.spec.batch}
-    return any((one.cluster, one.location) in here or one.spec.batch in batches for one in parents)
+def _deciding(known: TaskOverview, task: str) -> Sequence[Definition]:
+    """Returns the definitions by which parents are submitted: of the live submissions, or all."""
+    live = known.views[task].live
+    places = {(one.cluster, one.location) for one in live if one.submits_parents}
+    return [one for one in known.places[task] if not live or (one.cluster, one.location) in places]
 
 
-def _where(known: TaskOverview, task: str) -> str:
-    return ", ".join(f"{one.location} of cluster {one.cluster}" for one in known.places[task])
+def _submitting(known: TaskOverview, parent: str, child: str) -> Sequence[Definition]:
+    """Returns the definitions of a child that submit a stale parent, of their location or batch."""
+    return [
+        one
+        for one in _deciding(known, child)
+        if any(
+            is_near(other, (one.cluster, one.location), one.spec.batch)
+            for other in known.places[parent]
+        )
+    ]
+
+
+def _where(places: Sequence[Definition]) -> str:
+    return ", ".join(f"{one.location} of cluster {one.cluster}" for one in places)
 
 
 def _live_text(one: Submission) -> str:
@@ -231,10 +247,10 @@ def _waited_for(known: TaskOverview, plan: Resolution) -> dict[str, str]:
             submitted |= {
                 parent
                 for parent in parents
-                if parent in known.views and _is_submitted_for(known, parent, name)
+                if parent in known.views and _submitting(known, parent, name)
             }
     return {
-        name: f"of location {_where(known, name)}, and waited for"
+        name: f"of location {_where(known.places[name])}, and waited for"
         for name in plan.runs
         if name not in submitted and known.views[name].holder is None
     }

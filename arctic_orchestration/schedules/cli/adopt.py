@@ -20,6 +20,7 @@ from arctic_orchestration.console.state import JsonOption, opened_state, readabl
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.quantities import parse_duration
+from arctic_orchestration.schedules.adoption.journal import Step
 from arctic_orchestration.schedules.cli.adopt_diff import show_differences
 from arctic_orchestration.settings import Settings
 
@@ -148,27 +149,29 @@ def _repeat(
 
 
 def _show(items: "Sequence[Item]", waiting: dict[str, str], *, as_json: bool) -> None:
-    rows = [(item.name, item.adoption(), waiting.get(item.name)) for item in items]
+    rows = [(item, item.adoption(), waiting.get(item.name)) for item in items]
     if as_json:
         print_json(
             [
                 {
-                    "name": name,
+                    "name": item.name,
                     "step": None if adoption is None else adoption.step.value,
                     "schedule": None if adoption is None else adoption.schedule,
                     "waits_for": waits,
                 }
-                for name, adoption, waits in rows
+                for item, adoption, waits in rows
             ]
         )
         return
-    for name, adoption, waits in rows:
+    for item, adoption, waits in rows:
         text = "Dagster's own again" if adoption is None else adoption.step.value
         if adoption is not None and waits is None:
             text += f": the schedule {adoption.schedule}"
+            if adoption.step is Step.ADOPTED and item.is_suspended(adoption.schedule):
+                text += f", which is suspended (arctic schedules resume {adoption.schedule})"
         if waits is not None:
             text += f"; waits: {waits}"
-        console().print(f"{escape(name)}: {escape(text)}")
+        console().print(f"{escape(item.name)}: {escape(text)}")
 
 
 def _list(chosen: "Sequence[LoadedRepository]", names: list[str], *, as_json: bool) -> None:

@@ -1,7 +1,6 @@
 """A schedule decides beside Dagster's own and launches nothing; what differs is shown."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,9 +22,7 @@ from arctic_orchestration.schedules.cli.adopt_diff import show_differences
 from arctic_orchestration.schedules.dagster.adoption.session import Session
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.state.adoption_tables import adoptions
-from arctic_orchestration.state.tables import holders, launches, locations, notices, schedules
-from arctic_orchestration_tests.cli.conftest import Outcome as Ended
-from arctic_orchestration_tests.cli.conftest import arctic
+from arctic_orchestration.state.tables import holders, launches, notices, schedules
 from arctic_orchestration_tests.schedules.adoption.conftest import on_both
 from arctic_orchestration_tests.schedules.adoption.project import Project
 from arctic_orchestration_tests.schedules.adoption.test_cut_over import (
@@ -34,8 +31,6 @@ from arctic_orchestration_tests.schedules.adoption.test_cut_over import (
     partitions_run,
     pass_after,
 )
-
-__all__ = ["arctic"]
 
 ALL = ("hourly", "decided", "arrivals", "successes")
 DAY = timedelta(days=1)
@@ -341,37 +336,3 @@ def test_a_shadow_whose_schedule_was_deleted_begins_anew(
     assert project.owners("hourly_report") == {"Dagster": 1, "ours": 1}
     assert session.back(item) is None
     session.close()
-
-
-def test_the_command_shadows_compares_and_ends(
-    project: Project, arctic: Callable[..., Ended]
-) -> None:
-    """One line if nothing differs; what is not in shadow, and two steps at once, are refused."""
-    project.start("hourly")
-    project.daemon_pass()
-
-    def adopt(*arguments: str) -> Ended:
-        return arctic("adopt", "-m", project.module, *arguments)
-
-    # The command knows the code location by its module.
-    owner = f"{project.module}/{project.repository.repository.name}"
-    refused = adopt("--shadow", "hourly")
-    assert refused.code == 2
-    ticked = f"those that have are of {project.repository.owner}: if one of them is meant"
-    assert f"no dispatcher of {owner} has ticked in cluster default; {ticked}" in refused.err
-    with project.database.begin() as tx:
-        tx.execute(sa.update(locations).values(owner=owner))
-
-    none = "0 differences in 0 decisions of 0 objects in shadow: see arctic adopt --shadow NAME\n"
-    assert adopt("diff") == Ended(0, none, "")
-    began = adopt("--shadow", "hourly")
-    assert began == Ended(0, "hourly: shadowed: the schedule hourly\n", "")
-    one = "0 differences in 0 decisions of 1 object in shadow\n"
-    assert adopt("diff", "hourly") == Ended(0, one, "")
-    refused = adopt("diff", "decided")
-    assert (refused.code, "decided is not in shadow" in refused.err) == (2, True)
-    refused = adopt("--shadow", "--back", "hourly")
-    assert (refused.code, "one of --shadow, --stop-shadow" in refused.err) == (2, True)
-    ended = Ended(0, "hourly: Dagster's own again\n", "")
-    assert adopt("--stop-shadow", "hourly") == ended
-    assert adopt("--stop-shadow", "hourly") == ended

@@ -46,6 +46,14 @@ class Item:
         with self.place.state.read() as (tx, location):
             return journal.find(tx, location, self.name)
 
+    def is_suspended(self, schedule: str) -> bool:
+        """Whether a schedule of the location exists and fires nothing."""
+        store = self.place.state.store
+        with self.place.state.read() as (tx, location):
+            return any(
+                one.suspended for one in store.in_location(tx, location.id) if one.name == schedule
+            )
+
 
 @dataclass(kw_only=True)
 class Session:
@@ -78,6 +86,7 @@ class Session:
             if drafted.name == name
         ]
         if not found:
+            self._refuse_what_left(name)
             known = sorted({one.name for repo in self.repositories for one in repo.drafts})
             raise NotFound(f"no schedule or sensor is called {name}; there are: {', '.join(known)}")
         if len(found) > 1:
@@ -89,6 +98,17 @@ class Session:
             instigator=repository.instigator(self.instance, drafted),
             place=self._place(repository),
         )
+
+    def _refuse_what_left(self, name: str) -> None:
+        with self.database.read() as tx:
+            known = steps(tx, self.cluster)
+        for repository in self.repositories:
+            step = known.get((repository.owner, name))
+            if step is not None:
+                raise TransitionRefused(
+                    f"{name} is {step}, and no longer in the code of {repository.location}: put it "
+                    "there again to hand it back, or suspend or delete its schedule"
+                )
 
     def cut_over(self, name: str, *, approximate: bool = False, shadowed: bool = False) -> Item:
         """Begins a cut-over, or finds one that was begun; nothing is stopped yet.

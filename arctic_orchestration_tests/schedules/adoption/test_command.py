@@ -1,0 +1,81 @@
+"""``arctic adopt``, as it is typed."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.state.adoption_tables import adoptions
+from arctic_orchestration.state.tables import locations
+from arctic_orchestration_tests.cli.conftest import Outcome as Ended
+from arctic_orchestration_tests.cli.conftest import arctic
+from arctic_orchestration_tests.schedules.adoption.project import Project
+
+__all__ = ["arctic"]
+
+
+def owner_of(project: Project) -> str:
+    """The command knows the code location by its module."""
+    return f"{project.module}/{project.repository.repository.name}"
+
+
+def ticked_as(project: Project, owner: str) -> None:
+    with project.database.begin() as tx:
+        tx.execute(sa.update(locations).values(owner=owner))
+
+
+@pytest.fixture
+def adopt(project: Project, arctic: Callable[..., Ended]) -> Callable[..., Ended]:
+    return partial(arctic, "adopt", "-m", project.module)
+
+
+def test_the_command_shadows_compares_and_ends(
+    project: Project, adopt: Callable[..., Ended]
+) -> None:
+    """One line if nothing differs; what is not in shadow, and two steps at once, are refused."""
+    project.start("hourly")
+    project.daemon_pass()
+
+    owner = owner_of(project)
+    refused = adopt("--shadow", "hourly")
+    assert refused.code == 2
+    ticked = f"those that have are of {project.repository.owner}: if one of them is meant"
+    assert f"no dispatcher of {owner} has ticked in cluster default; {ticked}" in refused.err
+    ticked_as(project, owner)
+
+    none = "0 differences in 0 decisions of 0 objects in shadow: see arctic adopt --shadow NAME\n"
+    assert adopt("diff") == Ended(0, none, "")
+    began = adopt("--shadow", "hourly")
+    assert began == Ended(0, "hourly: shadowed: the schedule hourly\n", "")
+    one = "0 differences in 0 decisions of 1 object in shadow\n"
+    assert adopt("diff", "hourly") == Ended(0, one, "")
+    refused = adopt("diff", "decided")
+    assert (refused.code, "decided is not in shadow" in refused.err) == (2, True)
+    refused = adopt("--shadow", "--back", "hourly")
+    assert (refused.code, "one of --shadow, --stop-shadow" in refused.err) == (2, True)
+    ended = Ended(0, "hourly: Dagster's own again\n", "")
+    assert adopt("--stop-shadow", "hourly") == ended
+    assert adopt("--stop-shadow", "hourly") == ended
+
+
+def test_the_command_names_what_is_suspended_and_what_left_the_code(
+    project: Project, adopt: Callable[..., Ended]
+) -> None:
+    """Dagster's was stopped, so the schedule is; later the code has no such object any more."""
+    project.daemon_pass()
+    ticked_as(project, owner_of(project))
+    for _ in range(2):
+        adopted = adopt("--cut-over", "hourly")
+        assert adopted.code == 0
+        assert " ".join(adopted.out.split()) == (
+            "hourly: adopted: the schedule hourly, which is suspended "
+            "(arctic schedules resume hourly)"
+        )
+    with project.database.begin() as tx:
+        tx.execute(sa.update(adoptions).values(name="gone"))
+    refused = adopt("--back", "gone")
+    assert refused.code == 2
+    message = " ".join(refused.err.split())
+    assert f"gone is adopted, and no longer in the code of {project.module}" in message
+    assert "no schedule or sensor is called gone1" in adopt("--back", "gone1").err
