@@ -1,5 +1,6 @@
 """The state database: one handle, one way to begin a transaction."""
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -178,6 +179,11 @@ def _translated() -> Iterator[None]:
         # Its subclasses concern statements, except for these; SQLite raises it for an invalid file.
         if type(error) not in _ABOUT_THE_SERVER or _statement_failed(error):
             raise
+        if isinstance(error.orig, sqlite3.Error) and _is_read_only(error.orig):
+            raise DatabaseUnavailable(
+                "The state database is read-only for this user. Its file and its folder have to "
+                "be writable for readers, too: SQLite keeps track of them in files beside it"
+            ) from error
         raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error
     except sa.exc.TimeoutError as error:
         raise DatabaseUnavailable(
@@ -185,6 +191,11 @@ def _translated() -> Iterator[None]:
         ) from error
     except sa.exc.InterfaceError as error:
         raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error
+
+
+def _is_read_only(error: sqlite3.Error) -> bool:
+    # The lowest byte is the error, without its cause.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
 
 
 #: A server that may not write any more, as after a failover, reports an internal error.

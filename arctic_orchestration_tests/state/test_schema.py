@@ -226,6 +226,19 @@ def test_a_plain_postgres_url_means_the_driver_that_is_installed(
         database.close()
 
 
+def test_a_file_that_is_read_only_is_named_so(tmp_path: Path) -> None:
+    """SQLite's own words are of a write; commands that only read have them, too."""
+    path = tmp_path / "state.db"
+    Database.open(f"sqlite:///{path}").close()
+    database = Database(f"sqlite:///file:{path}?mode=ro&uri=true")
+    with (
+        pytest.raises(DatabaseUnavailable, match="read-only for this user"),
+        database.begin() as tx,
+    ):
+        tx.execute(sa.text("insert into arctic_resources (name) values ('never')"))
+    database.close()
+
+
 def test_a_server_that_is_down_says_so_and_nothing_has_changed(
     postgres_server: PostgresServer, postgres_database: str
 ) -> None:
