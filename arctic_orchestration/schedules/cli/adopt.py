@@ -168,7 +168,7 @@ def _show(items: "Sequence[Item]", waiting: dict[str, str], *, as_json: bool) ->
         if adoption is not None and waits is None:
             text += f": the schedule {adoption.schedule}"
             if adoption.step is Step.ADOPTED and item.is_suspended(adoption.schedule):
-                text += f", which is suspended (arctic schedules resume {adoption.schedule})"
+                text += f", which is suspended (arctic schedules enable {adoption.schedule})"
         if waits is not None:
             text += f"; waits: {waits}"
         console().print(f"{escape(item.name)}: {escape(text)}")

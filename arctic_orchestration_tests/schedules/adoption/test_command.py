@@ -70,7 +70,7 @@ def test_the_command_names_what_is_suspended_and_what_left_the_code(
         assert adopted.code == 0
         assert " ".join(adopted.out.split()) == (
             "hourly: adopted: the schedule hourly, which is suspended "
-            "(arctic schedules resume hourly)"
+            "(arctic schedules enable hourly)"
         )
     with project.database.begin() as tx:
         tx.execute(sa.update(adoptions).values(name="gone"))
