@@ -45,9 +45,11 @@ def list_consumers(
     """List consumers by name, with their progress at their last reading of the event log."""
     begin = paging.values(cursor, str)
     with service.database.read() as tx:
+        # Databases sort texts by their own collations.
+        known = sorted(store.all_of(tx, service.settings.cluster), key=lambda one: one.name)
         found = [
             one
-            for one in store.all_of(tx, service.settings.cluster)
+            for one in known
             if caller.admits(asset=one.asset) and (begin is None or one.name > begin[0])
         ]
         shown = found[:limit]

@@ -153,8 +153,10 @@ class Service:
                 caller.check(location=location)
             return [location_by_name(tx, self.settings.cluster, location)]
         query = sa.select(locations_table).where(locations_table.c.cluster == self.settings.cluster)
-        rows = tx.execute(query.order_by(locations_table.c.name)).mappings()
-        return [locations.from_row(row) for row in rows if _may_read_some(caller, row["name"])]
+        found = [locations.from_row(row) for row in tx.execute(query).mappings()]
+        # As pages compare names: databases sort texts by their own collations.
+        found.sort(key=lambda place: place.name)
+        return [place for place in found if _may_read_some(caller, place.name)]
 
     def place_of_job(self, tx: sa.Connection, job_id: str) -> Location:
         """Returns the location of a job.

@@ -60,8 +60,10 @@ def list_tasks(
         while True:
             names = definitions.task_names(tx, after=after, batch=batch, limit=limit + 1)
             # A declaration of another version of the package may be unreadable.
-            known = task_overview(tx, assets, _readable(tx, caller, names))
-            found = known.views.values()
+            readable = _readable(tx, caller, names)
+            known = task_overview(tx, assets, readable)
+            # In the order of the database, which the next page goes on with.
+            found = [known.views[name] for name in readable]
             listed += [task_document(known, one) for one in found if fresh in (None, one.fresh)]
             if len(names) <= limit or len(listed) > limit:
                 break
