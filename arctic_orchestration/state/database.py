@@ -100,8 +100,8 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """Begins a read-only transaction, which waits for no writer."""
-        engine = self.engine.execution_options(arctic_begin="DEFERRED")
+        """Begins a read-only transaction on one snapshot, which waits for no writer."""
+        engine = self.engine.execution_options(**dialect.READS[self.engine.dialect.name])
         with _translated(), engine.begin() as tx:
             yield tx
 

@@ -9,7 +9,7 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,6 +82,11 @@ def check_aware(value: datetime) -> None:
         raise TypeError(f"a naive datetime cannot be stored: {value!r}")
 
 
+#: options of a transaction that only reads: its statements see one snapshot, and wait for no writer
+READS: Mapping[str, Mapping[str, Any]] = {
+    "postgresql": {"isolation_level": "REPEATABLE READ"},
+    "sqlite": {"arctic_begin": "DEFERRED"},
+}
 #: the length of a moment in SQLite, without the zone, which is always UTC
 _NAIVE = len("2026-01-01 00:00:00.000000")
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from arctic_orchestration.service import tasks
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.cli.tasked import Tasked, task
@@ -51,6 +52,23 @@ def test_tasks_are_listed_by_page(api: MakeApi, three: Tasked) -> None:
     for query, field in (("fresh=perhaps", "fresh"), ("cursor=WzFd", "cursor"), ("x=1", "x")):
         errors = problem(client.get(f"/tasks?{query}"), 422)["errors"]
         assert errors[0]["field"] == field
+
+
+def test_a_task_that_is_removed_meanwhile_is_still_listed(
+    api: MakeApi, three: Tasked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All statements of a request see one state of the database, on Postgres, too."""
+    readable = tasks._readable
+
+    def removed(*given: Any) -> list[str]:
+        found = readable(*given)
+        three.declare(task("middle", 48, raw__a=6))
+        return found
+
+    monkeypatch.setattr(tasks, "_readable", removed)
+    assert names(api().get("/tasks")) == ["middle", "raw/a", "top"]
+    monkeypatch.undo()
+    assert names(api().get("/tasks")) == ["middle", "raw/a"]
 
 
 def test_a_task_says_why_it_does_not_run(api: MakeApi, three: Tasked) -> None:
