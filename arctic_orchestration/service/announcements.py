@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -65,14 +65,15 @@ class Request:
         """The digest of the body."""
         return _digest(self.body)
 
-    def find(self, tx: sa.Connection) -> Announcement | None:
-        """Returns the announcement of the key, if there was a request with it.
+    def find(self, tx: sa.Connection, now: datetime) -> Announcement | None:
+        """Returns the announcement of the key, if there was a request with it that is remembered.
 
         Errors:
             InvalidInput: it came with another body.
         """
         col = announcements.c
-        found = tx.execute(sa.select(announcements).where(col.key == self.stored_key)).one_or_none()
+        this = (col.key == self.stored_key) & (col.begun_at >= now - KEEP)
+        found = tx.execute(sa.select(announcements).where(this)).one_or_none()
         if found is None:
             return None
         if found.digest != self.digest:
@@ -89,7 +90,7 @@ class Request:
             id=new_id(now), key=self.stored_key, digest=self.digest, position=position, begun_at=now
         )
         made = tx.execute(new.on_conflict_do_nothing(index_elements=["key"])).rowcount
-        found = self.find(tx)
+        found = self.find(tx, now)
         assert found is not None
         if made:
             most = dict(assets.most_common(_RECORDED))

@@ -26,6 +26,7 @@ from arctic_orchestration.service.dagster_instance import instance_of_service, u
 from arctic_orchestration.service.paging import Cursor, Limit
 from arctic_orchestration.service.parameters import Text
 from arctic_orchestration.service.service import ServiceOfApp
+from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.tables import events
 
 router = APIRouter(tags=["events"])
@@ -67,7 +68,7 @@ def announce_arrivals(
         caller.check(asset=asset)
     request = announcements.Request(actor=caller.actor, key=idempotency_key, body=body)
     with service.database.read() as tx:
-        found = request.find(tx)
+        found = request.find(tx, database_time(tx))
         if found is None and not form.force:
             _check_names(tx, service.settings.cluster, form.arrivals)
     if found is None or not found.is_written:

@@ -2,10 +2,12 @@
 
 import os
 import threading
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration.event_log import announcement
 from arctic_orchestration.event_log.dagster_log import DagsterLog
@@ -15,6 +17,8 @@ from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.service_tables import announcements
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.announcing_process import MOMENTS, announce
@@ -110,6 +114,22 @@ def test_the_same_key_is_answered_alike_and_writes_nothing(
     ann = api(token=token(database, "events:write", name="ann"))
     assert ann.post("/events", json=DAYS, headers=KEY).json()["id"] != first.json()["id"]
     assert len(keys_of(instance)) == 4
+
+
+@pytest.mark.parametrize("body", [DAYS, {"arrivals": DAYS["arrivals"][:1]}], ids=["same", "other"])
+def test_a_key_is_free_again_after_thirty_days(
+    api: MakeApi, database: Database, instance: dg.DagsterInstance, body: Any
+) -> None:
+    """A request with it is another announcement, whatever its body, and is written."""
+    client = api()
+    first = client.post("/events", json=DAYS, headers=KEY).json()
+    for days, written in ((29, 2), (30, 2 + len(body["arrivals"]))):
+        with database.begin() as tx:
+            at = database_time(tx) - timedelta(days=days)
+            tx.execute(sa.update(announcements).values(begun_at=at + timedelta(minutes=-1)))
+        answer = client.post("/events", json=body, headers=KEY)
+        is_known = answer.status_code == 422 or answer.json()["id"] == first["id"]
+        assert (is_known, len(keys_of(instance))) == (days == 29, written)
 
 
 def test_one_invalid_arrival_stops_all(
