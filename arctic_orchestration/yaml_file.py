@@ -18,6 +18,7 @@ from arctic_orchestration.errors import InvalidInput
 _MOST_NODES = 2_000_000
 _DEEPEST = 100
 _SIZE = f"at most {_MOST_NODES:,} values, {_DEEPEST} levels deep, aliases resolved"
+_DEPTH_PROBLEM = "nesting depth"
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -50,7 +51,7 @@ def load(text: str, *, name: str) -> object:
         return _load_yaml(text, name)
     except yaml.MarkedYAMLError as error:
         # PyYAML 6.0.4 has a limit of its own.
-        if "nesting depth" in (error.problem or ""):
+        if _DEPTH_PROBLEM in (error.problem or ""):
             raise InvalidInput(name, "more", _SIZE) from None
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
@@ -78,6 +79,19 @@ class _StrictLoader(_Loader):  # type: ignore[misc]
     """YAML's safe loader with the plain scalars of version 1.2, and without duplicate keys."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 (as PyYAML declares it)
+    #: of the node that is composed
+    _level = 0
+
+    def descend_resolver(self, current_node: yaml.Node, current_index: object) -> None:
+        self._level += 1
+        if self._level > _DEEPEST + 1:
+            # LibYAML's nodes are composed by a recursion in C, which ends the process.
+            raise yaml.composer.ComposerError(problem=_DEPTH_PROBLEM)
+        super().descend_resolver(current_node, current_index)
+
+    def ascend_resolver(self) -> None:
+        self._level -= 1
+        super().ascend_resolver()
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:

@@ -112,6 +112,11 @@ tables: []
         ("schedules: {}", "f", "schedules: got {}, expected a list of schedules"),
         ("schedules: &a [*a]", "f", "f: got 'more', expected at most"),
         ("[" * 100_000, "f.json", "f.json: got"),
+        # These ended the process.
+        ("{" * 100_000, "f", "f: got 'more', expected at most"),
+        ("- " * 100_000, "f", "f: got 'more', expected at most"),
+        ("? " * 100_000, "f", "f: got 'more', expected at most"),
+        ("[a, " * 100_000, "f", "f: got 'more', expected at most"),
     ],
 )
 def test_a_text_that_holds_no_schedules_is_refused_with_its_line(
