@@ -83,7 +83,9 @@ class Rows:
             out.print(f"[bold]{self._title}[/]")
         others = [n for n in range(len(self._columns)) if n != self._text]
         widths = {
-            n: max(cell_len(render(row[n]).plain) for row in (self._columns, *self._rows))
+            n: max(
+                cell_len(render(row[n], emoji=False).plain) for row in (self._columns, *self._rows)
+            )
             for n in others
         }
         # A column without any value is left out.
@@ -114,7 +116,7 @@ class Rows:
 
     def _named(self, column: int, cell: str) -> str:
         """Adds the column's name to a number, a span or a moment, which needs it."""
-        name, plain = self._columns[column], render(cell).plain
+        name, plain = self._columns[column], render(cell, emoji=False).plain
         if name in _IDS:
             return cell
         if column and plain.isdecimal():

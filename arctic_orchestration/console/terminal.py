@@ -47,7 +47,10 @@ def json_text(document: Any, *, indent: int | None = None) -> str:
 
 
 class Console(rich.console.Console):
-    """Rich's console; unescaped text does not control the terminal either."""
+    """Rich's console; unescaped text does not control the terminal either, and ``:b:`` stays."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(emoji=False, **how)
 
     def render_str(self, text: str, **how: Any) -> Text:
         return super().render_str(visible(text, lines=True), **how)

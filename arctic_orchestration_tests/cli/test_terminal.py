@@ -57,6 +57,21 @@ def test_an_unescaped_string_does_not_act_either(
     assert not ACTS.search(capsys.readouterr().out)
 
 
+@pytest.mark.parametrize("width", ["", "20"], ids=["table", "below"])
+def test_a_name_between_colons_stays(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: str
+) -> None:
+    """Rich would print ``:b:`` and ``:100:`` as emoji."""
+    monkeypatch.setenv("COLUMNS", width)
+    console().print(escape("eu:b:01"))
+    shown = Rows(None, "partition", "reason", text="reason")
+    shown.add("eu:x:02", "waits for us:100:a")
+    shown.print()
+    printed = " ".join(capsys.readouterr().out.split())
+    for name in ("eu:b:01", "eu:x:02", "us:100:a"):
+        assert name in printed
+
+
 def test_an_id_of_digits_is_no_number(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
