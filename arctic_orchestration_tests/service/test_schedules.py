@@ -257,6 +257,15 @@ def test_ticks_before_and_after_now(api: MakeApi, world: MakeWorld, database: Da
     assert [(one["schedule"], len(one["next"])) for one in many] == [("daily", 2), ("data", 0)]
 
 
+def test_ticks_end_with_the_calendar(api: MakeApi, world: MakeWorld) -> None:
+    """A hundred spans of nearly a hundred years would go on beyond the year 9999."""
+    rare = on.elapsed("36499d", since=on.partitions("raw/a"))
+    world([schedule("rare", rare, timeout=timedelta(days=36_500))])
+    (listed,) = api().get("/ticks?next=100").json()["schedules"]
+    # (9001 - 2026) * 365.2425 / 36499 is 69.8: the 70th is the first one after the year 9000.
+    assert len(listed["next"]) == 70
+
+
 def test_all_suspended_in_a_span_are_enabled_again(api: MakeApi, world: MakeWorld) -> None:
     """First a count; then, if no more match than that, the change. A new one was not suspended."""
     world([schedule("a"), schedule("b"), schedule("c"), schedule("never", enabled=False)])

@@ -9,6 +9,7 @@ from itertools import islice
 import sqlalchemy as sa
 
 from arctic_orchestration.documents import At, Document
+from arctic_orchestration.quantities import in_calendar
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_schedule import StoredSchedule
@@ -128,7 +129,8 @@ def _ticks_of(stored: StoredSchedule, number: int, due_at: datetime) -> Iterator
         yield Upcoming(at=at, schedule=stored.name, moment=Moment.TICK, what=what)
         if leaf.restarts_at_launch:
             return
-        following = leaf.next_tick(at, stored.name)
+        # A hundred spans of a hundred years lead out of it.
+        following = leaf.next_tick(at, stored.name) if in_calendar(at) else None
         if following is None or following <= at:
             return
         at = following
