@@ -6,6 +6,7 @@ document.
 """
 
 import json
+import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from arctic_orchestration.errors import InvalidInput
 _MOST_NODES = 2_000_000
 _DEEPEST = 100
 _SIZE = f"at most {_MOST_NODES:,} values, {_DEEPEST} levels deep, aliases resolved"
+#: of text that aliases repeat; a file without aliases may have more
+_MOST_CHARACTERS = 20_000_000
 _DEPTH_PROBLEM = "nesting depth"
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -69,7 +72,7 @@ def _load_yaml(text: str, name: str) -> object:
     try:
         node = loader.get_single_node()
         # Before construction, because merging a mapping copies it.
-        _measure(node, name)
+        _measure(node, name, most_characters=max(_MOST_CHARACTERS, len(text)))
         return None if node is None else loader.construct_document(node)
     finally:
         loader.dispose()
@@ -142,13 +145,13 @@ def _once(pairs: Sequence[tuple[str, Any]], name: str) -> dict[str, Any]:
     return made
 
 
-def _measure(root: object, name: str) -> None:
+def _measure(root: object, name: str, *, most_characters: float = math.inf) -> None:
     """Refuses documents that aliases make too large or too deep.
 
     Takes time for the text, and not for its expanded aliases.
     """
-    #: of each measured node, by its identity: values, levels
-    measured: dict[int, tuple[int, int]] = {}
+    #: of each measured node, by its identity: values, levels, characters
+    measured: dict[int, tuple[int, int, int]] = {}
     begun: set[int] = set()
     waiting = [root]
     while waiting:
@@ -169,7 +172,11 @@ def _measure(root: object, name: str) -> None:
         levels = 1 + max((measured[id(one)][1] for one in inner), default=0)
         if values > _MOST_NODES or levels > _DEEPEST + 1:
             raise InvalidInput(name, "more", _SIZE)
-        measured[id(node)] = values, levels
+        characters = _characters(node) + sum(measured[id(one)][2] for one in inner)
+        if characters > most_characters:
+            expected = f"at most {_MOST_CHARACTERS:,} characters, aliases resolved"
+            raise InvalidInput(name, "more", expected)
+        measured[id(node)] = values, levels, characters
         waiting.pop()
 
 
@@ -182,6 +189,15 @@ def _inside(node: object) -> list[Any]:
     if isinstance(node, Mapping):
         return list(node.values())
     return list(node) if isinstance(node, list) else []
+
+
+def _characters(node: object) -> int:
+    """Returns the length of the text in a node of YAML itself, without that of its values."""
+    if isinstance(node, yaml.ScalarNode):
+        return len(node.value)
+    if isinstance(node, yaml.MappingNode):
+        return sum(len(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+    return 0
 
 
 def _line(text: str, number: int) -> str:

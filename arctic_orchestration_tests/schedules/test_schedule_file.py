@@ -136,6 +136,17 @@ def test_aliases_of_aliases_are_refused_before_they_fill_the_memory() -> None:
         read_schedules("\n".join([*lines, "schedules: []"]), name="f")
 
 
+@pytest.mark.parametrize("long", ['"{}"', "{{? {} : 1}}"], ids=["value", "key"])
+def test_a_long_text_is_not_repeated_by_aliases(long: str) -> None:
+    """A hundred kilobytes, three hundred times; a file that is as long itself is read."""
+    text = long.format("y" * 100_000)
+    with pytest.raises(InvalidInput, match="at most 20,000,000 characters"):
+        read_schedules(f"a: &a {text}\nb: [{'*a, ' * 300}]\nschedules: []", name="f")
+    large = f"schedules: []\n# {'y' * 30_000_000}\na: &a {text}\nb: [{'*a, ' * 300}]"
+    with pytest.raises(InvalidDefinition, match="a: got"):
+        read_schedules(large, name="f")
+
+
 def test_one_schedule_is_read_by_its_name() -> None:
     """From a list of several, or from its fields alone."""
     alone = "name: b\ntarget: {job: a}\ntrigger: {partitions: {asset: x}}\n"
