@@ -8,6 +8,7 @@ document.
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -139,10 +140,14 @@ _plain_scalar("merge", "<<", "<")
 def _once(pairs: Sequence[tuple[str, Any]], name: str) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise InvalidInput(name, twice, "each key once in a mapping")
+        raise InvalidInput(name, repeated_key(pairs), "each key once in a mapping")
     return made
+
+
+def repeated_key(pairs: Sequence[tuple[str, Any]]) -> str:
+    """Returns the first key that occurs again, of which there must be one."""
+    times = Counter(key for key, _ in pairs)
+    return next(key for key in times if times[key] > 1)
 
 
 def _measure(root: object, name: str, *, most_characters: float = math.inf) -> None:

@@ -1,6 +1,7 @@
 """Files of schedules: YAML and JSON, and what is refused with its place."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,15 @@ def test_a_long_text_is_not_repeated_by_aliases(long: str) -> None:
     large = f"schedules: []\n# {'y' * 30_000_000}\na: &a {text}\nb: [{'*a, ' * 300}]"
     with pytest.raises(InvalidDefinition, match="a: got"):
         read_schedules(large, name="f")
+
+
+def test_a_key_that_is_there_twice_is_found_among_many() -> None:
+    """Two hundred thousand keys, of which the last ones are equal, take no minutes."""
+    keys = [f'"k{number}": 1' for number in range(200_000)]
+    began = time.process_time()
+    with pytest.raises(InvalidInput, match="k199999"):
+        read_schedules("{" + ", ".join([*keys, keys[-1]]) + "}", name="f.json")
+    assert time.process_time() - began < 20
 
 
 def test_one_schedule_is_read_by_its_name() -> None:

@@ -18,6 +18,7 @@ from arctic_orchestration.schedules.simulator.lines import (
     format_moment,
     parse_line,
 )
+from arctic_orchestration.yaml_file import repeated_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +129,7 @@ def _loaded(row: str, place: str) -> object:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)} stands there twice")
+        raise ValueError(f"{repeated_key(pairs)} stands there twice")
     return made
 
 
