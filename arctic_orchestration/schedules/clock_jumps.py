@@ -13,6 +13,7 @@ from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules import timers
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.resources import of_location
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.state.tables import is_active, is_waiting, jobs, launches, run_ends, runs
 
@@ -48,17 +49,11 @@ def reset_moments(
     tx.execute(sa.update(runs).where(in_location, runs.c.seen_at > now).values(seen_at=now))
     own = sa.select(jobs.c.id).where(jobs.c.location_id == location.id)
     ahead = launches.c.at > now
-    ours = launches.c.holder.in_(own) | _is_target(launches.c.resource, location)
+    ours = launches.c.holder.in_(own) | of_location(tx, launches.c.resource, location)
     tx.execute(sa.update(launches).where(ahead, ours).values(at=now))
-    late = _is_target(run_ends.c.resource, location) & (run_ends.c.ended_at > now)
+    late = of_location(tx, run_ends.c.resource, location) & (run_ends.c.ended_at > now)
     tx.execute(sa.update(run_ends).where(late).values(ended_at=now))
     locations.update(tx, location, ticked_at=now)
-
-
-def _is_target(resource: sa.ColumnElement[str], location: Location) -> sa.ColumnElement[bool]:
-    """Returns whether a resource is a target of the location."""
-    jobs_of = resource.startswith(f"job:{location.place}/", autoescape=True)
-    return jobs_of | resource.startswith(f"asset:{location.place}/", autoescape=True)
 
 
 def _correct_jobs(

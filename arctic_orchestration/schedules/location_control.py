@@ -4,7 +4,6 @@ Each is one transaction of the caller. A dispatcher that continues under a renam
 starts again there, as with its first tick.
 """
 
-from collections.abc import Iterable
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -69,9 +68,8 @@ def delete(tx: sa.Connection, location: Location, now: datetime) -> None:
     for table in OF_LOCATION:
         tx.execute(sa.delete(table).where(table.c.location_id == location.id))
     for table in (launches, run_ends):
-        for prefix in _prefixes(location.cluster, location.name):
-            mine = table.c.resource.startswith(prefix, autoescape=True)
-            tx.execute(sa.delete(table).where(mine))
+        mine = resources.of_location(tx, table.c.resource, location)
+        tx.execute(sa.delete(table).where(mine))
     tx.execute(sa.delete(locations).where(locations.c.id == location.id))
 
 
@@ -103,10 +101,10 @@ def rename(
         delete(tx, other, now)
     former = rows.with_present_name(location)
     rows.update(tx, location, name=name, owner=None, definitions_digest=None, former_names=former)
-    _rename_resources(tx, location, name)
+    renamed = rows.locked(tx, location.cluster, name)
+    _rename_resources(tx, location, renamed)
     waiting = (jobs.c.location_id == location.id) & is_constrained
     tx.execute(sa.update(jobs).where(waiting).values(held_by=None, next_check_at=now))
-    renamed = rows.locked(tx, location.cluster, name)
     store.index_again(tx, renamed)
 
 
@@ -117,7 +115,7 @@ def listeners(tx: sa.Connection, location: Location) -> list[tuple[str, str]]:
         .join(schedules, schedules.c.id == schedule_keys.c.schedule_id)
         .join(locations, locations.c.id == schedule_keys.c.location_id)
         .where(locations.c.cluster == location.cluster, locations.c.id != location.id)
-        .where(schedule_keys.c.event_key.startswith(f"run:{location.name}:", autoescape=True))
+        .where(resources.begins(schedule_keys.c.event_key, f"run:{location.name}:"))
         .distinct()
         .order_by(locations.c.name, schedules.c.name)
     )
@@ -130,21 +128,16 @@ def active_jobs(tx: sa.Connection, location: Location) -> int:
     return int(tx.execute(here).scalar_one())
 
 
-def _prefixes(cluster: str, name: str) -> tuple[str, ...]:
-    """Returns the prefixes of the resource names of a location's targets."""
-    return tuple(f"{kind}:{cluster}/{name}/" for kind in ("job", "asset"))
-
-
-def _rename_resources(tx: sa.Connection, location: Location, name: str) -> None:
+def _rename_resources(tx: sa.Connection, old: Location, new: Location) -> None:
     """Renames the location's targets in held resources, launches and ends."""
-    pairs: Iterable[tuple[str, str]] = zip(
-        _prefixes(location.cluster, location.name), _prefixes(location.cluster, name), strict=True
-    )
-    for old, new in pairs:
-        for table in (holders, launches, run_ends):
-            resource = table.c.resource
-            mine = resource.startswith(old, autoescape=True)
-            # Left behind by an earlier location of that name.
-            tx.execute(sa.delete(table).where(resource.startswith(new, autoescape=True)))
-            rest = sa.func.substr(resource, len(old) + 1, type_=sa.Text)
-            tx.execute(sa.update(table).where(mine).values(resource=sa.literal(new) + rest))
+    for table in (holders, launches, run_ends):
+        resource = table.c.resource
+        mine = resources.of_location(tx, resource, old)
+        # Left behind by an earlier location of that name.
+        left = resources.of_location(tx, resource, new)
+        tx.execute(sa.delete(table).where(left, ~mine))
+        for prefix in resources.TARGET_PREFIXES:
+            before, after = prefix(old.place), prefix(new.place)
+            this = mine & resources.begins(resource, before)
+            rest = sa.func.substr(resource, len(before) + 1, type_=sa.Text)
+            tx.execute(sa.update(table).where(this).values(resource=sa.literal(after) + rest))

@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import (
     holders,
@@ -19,6 +20,7 @@ from arctic_orchestration.state.tables import (
     is_constrained,
     jobs,
     launches,
+    locations,
     resources,
     run_ends,
     runs,
@@ -29,6 +31,8 @@ from arctic_orchestration.state.tables import (
 _WOKEN_AT_ONCE = 100
 #: The prefix of group names; all other resources are targets.
 GROUP = "group:"
+#: of the targets of a place
+TARGET_PREFIXES = ("job:{}/".format, "asset:{}/".format)
 
 
 def lock(tx: sa.Connection, names: Iterable[str]) -> None:
@@ -41,6 +45,34 @@ def lock(tx: sa.Connection, names: Iterable[str]) -> None:
     wanted = dialect.among(tx, resources.c.name, ordered)
     query = sa.select(resources.c.name).where(wanted).order_by(resources.c.name)
     tx.execute(query.with_for_update())
+
+
+def of_location(
+    tx: sa.Connection, resource: sa.ColumnElement[str], location: Location
+) -> sa.ColumnElement[bool]:
+    """Returns the condition that a resource is a target of a location.
+
+    Those of a location whose name goes on after a slash, as ``lake/prod`` after ``lake``, are not.
+    """
+    others = sa.select(locations.c.name).where(
+        locations.c.cluster == location.cluster, locations.c.id != location.id
+    )
+    names = tx.execute(others).scalars()
+    below = [name for name in names if name.startswith(f"{location.name}/")]
+    return sa.or_(
+        *(
+            sa.and_(
+                begins(resource, prefix(location.place)),
+                *(~begins(resource, prefix(f"{location.cluster}/{name}")) for name in below),
+            )
+            for prefix in TARGET_PREFIXES
+        )
+    )
+
+
+def begins(text: sa.ColumnElement[str], prefix: str) -> sa.ColumnElement[bool]:
+    """Returns the condition that a text begins with a prefix; SQLite's LIKE ignores the case."""
+    return sa.func.substr(text, 1, len(prefix)) == prefix
 
 
 def holders_of(tx: sa.Connection, names: Iterable[str]) -> dict[str, set[str]]:

@@ -128,6 +128,36 @@ def test_a_renamed_location_goes_on_where_it_was(world: MakeWorld, arctic: Arcti
     assert rows(here, schedules, "name", "version") == [("daily", 1)]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [("lake", "Lake"), ("lake", "lake/prod"), ("lake/prod", "lake")]
+)
+def test_a_rename_to_a_similar_name_keeps_places_and_launches(
+    world: MakeWorld, arctic: Arctic, old: str, new: str
+) -> None:
+    """SQLite's LIKE ignores case, and one name may begin with the other."""
+    here = world(old, [daily()])
+    here.feed.arrive("raw/a", "1")
+    assert here.tick(1) == ["run-1"]
+    assert arctic("locations", "rename", old, new, "--yes").code == 0
+    for table in (holders, launches):
+        assert rows(here, table, "resource") == [(f"job:default/{new}/rollup",)]
+
+
+@pytest.mark.parametrize("other", ["Lake", "lake/prod"])
+@pytest.mark.parametrize("deed", [("rename", "lake", "pond"), ("delete", "lake")])
+def test_a_location_of_a_similar_name_keeps_its_places_and_launches(
+    world: MakeWorld, arctic: Arctic, other: str, deed: tuple[str, ...]
+) -> None:
+    """What is done to one location concerns no other one."""
+    world("lake", [daily()])
+    there = world(other, [daily()])
+    there.feed.arrive("raw/a", "1")
+    assert there.tick(1) == ["run-1"]
+    assert arctic("locations", *deed, "--yes").code == 0
+    for table in (holders, launches):
+        assert rows(there, table, "resource") == [(f"job:default/{other}/rollup",)]
+
+
 def test_runs_that_began_under_the_old_name_are_its_own(world: MakeWorld, arctic: Arctic) -> None:
     """Until another code location has that name: then they are the other one's."""
     after = Schedule(name="after", target="publish", trigger=on.run(job="rollup"), enabled=True)
