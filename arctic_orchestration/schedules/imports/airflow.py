@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from arctic_orchestration.errors import InvalidDefinition, shown
-from arctic_orchestration.quantities import format_duration
+from arctic_orchestration.quantities import format_duration, in_calendar
 from arctic_orchestration.schedules.imports.cron_fields import every_hour, meetings
 from arctic_orchestration.schedules.imports.draft import (
     MAX_RUNTIME,
@@ -138,8 +138,8 @@ def _check_next(text: str | None, times: list[dict[str, Any]], draft: Draft) -> 
     if text is None or not crons:
         return
     at = _moment("next_dagrun_run_after", text)
-    ticks = [cron.next_tick(at - timedelta(microseconds=1), draft.source) for cron in crons]
-    if at not in ticks:
+    before = at - timedelta(microseconds=1) if in_calendar(at) else None
+    if before is None or at not in [cron.next_tick(before, draft.source) for cron in crons]:
         draft.differs(
             f"next_dagrun_run_after: {text} is no tick in {crons[0].timezone}: the timetable may "
             "have a zone of its own"

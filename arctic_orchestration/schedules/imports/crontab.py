@@ -27,7 +27,8 @@ from arctic_orchestration.schedules.imports.draft import (
 from arctic_orchestration.schedules.triggers.cron import NAMED
 
 _VARIABLE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\"[^\"]*\"|'[^']*')\s*=\s*(.*?)\s*")
-_PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
+_PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/0*([0-9]{1,9}))?")
+_DIGITS = re.compile(r"[0-9]{1,9}")
 _RANGES = ((0, 59, ()), (0, 23, ()), (1, 31, ()), (1, 12, MONTHS), (0, 7, DAYS))
 _LONGEST = 60
 
@@ -153,7 +154,7 @@ def _number(text: str, lowest: int, highest: int, names: tuple[str, ...]) -> int
     if text.lower() in names:
         # Months begin with 1, days of the week with 0.
         return lowest + names.index(text.lower())
-    if not (text.isascii() and text.isdecimal()) or not lowest <= int(text) <= highest:
+    if not _DIGITS.fullmatch(text) or not lowest <= int(text) <= highest:
         raise NotPossible(f"{text}: expected {lowest} to {highest}")
     return int(text)
 

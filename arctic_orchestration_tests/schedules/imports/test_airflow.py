@@ -143,3 +143,6 @@ def test_a_timetable_in_another_zone_is_noticed() -> None:
         "zone of its own"
     ]
     assert only(Source.AIRFLOW, dag(next_dagrun_run_after="2026-01-11T04:00:00Z")).reasons == []
+    for outside in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"):
+        (reason,) = only(Source.AIRFLOW, dag(next_dagrun_run_after=outside)).reasons
+        assert reason.startswith(f"next_dagrun_run_after: {outside} is no tick")
