@@ -11,7 +11,6 @@ import re
 from typing import Any
 
 import rich.console
-import rich.markup
 from rich.text import Text
 
 #: C0 and C1 controls, DEL, separators of lines, marks of direction, halves of surrogate pairs.
@@ -19,6 +18,12 @@ _LINE = "\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud
 _ON_A_LINE = re.compile(f"[{_LINE}]")
 #: The same without tabs and newlines, which our own texts have.
 _IN_LINES = re.compile(f"(?![\t\n])[{_LINE}]")
+#: What may be read as the begin of a tag. Rich's own function leaves backslashes before other
+#: brackets, which Rich then drops, and doubles one at the end, which it prints if no tag follows.
+_BRACKETS = re.compile(r"(\\*)(\[|\Z)")
+_TAG = re.compile(r"[a-z#/@]|\Z")
+#: ends backslashes, and prints nothing
+_NOTHING = "[none][/none]"
 _NAMES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
@@ -33,8 +38,8 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def escape(text: str, *, lines: bool = False) -> str:
-    """Returns the text as markup that prints it visibly."""
-    return rich.markup.escape(visible(text, lines=lines))
+    """Returns the text as markup that prints it visibly, whatever markup follows it."""
+    return _BRACKETS.sub(_escaped, visible(text, lines=lines))
 
 
 def json_text(document: Any, *, indent: int | None = None) -> str:
@@ -58,6 +63,13 @@ class Console(rich.console.Console):
 
 def _form(value: Any) -> Any:
     return value.to_json()
+
+
+def _escaped(found: re.Match[str]) -> str:
+    backslashes, bracket = found.groups()
+    before = f"{backslashes * 2}{_NOTHING}" if backslashes else ""
+    is_tag = bracket and _TAG.match(found.string, found.end())
+    return f"{before}\\[" if is_tag else before + bracket
 
 
 def _shown(found: re.Match[str]) -> str:

@@ -72,6 +72,32 @@ def test_a_name_between_colons_stays(
         assert name in printed
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "C:\\in\\",
+        "a\\[0",
+        "[red]",
+        "\\[red]",
+        "[red\\\\\\",
+        "[/]",
+        "\\\\[/]",
+        "[",
+        "[[a]",
+        "\\",
+        "[red",
+    ],
+)
+def test_brackets_and_backslashes_are_printed_as_they_are(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Alone, and with markup or a bracket after them, none of which may end it or become a tag."""
+    for text in ("{}", "[dim]{}[/] x", "x {}[bold]y[/]", "{}]"):
+        console().print(text.format(escape(name)))
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [name, f"{name} x", f"x {name}y", f"{name}]"]
+
+
 def test_an_id_of_digits_is_no_number(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
