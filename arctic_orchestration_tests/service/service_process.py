@@ -36,6 +36,8 @@ def start(port: int, environment: Mapping[str, str], dies_when: str = "") -> Bas
 
 def _be(port: int, environment: dict[str, str], dies_when: str) -> None:
     end_with_the_parent()
+    # The test that started the fork server may have had an instance, which is gone.
+    os.environ.pop("DAGSTER_HOME", None)
     os.environ.update(environment)
     if dies_when == CLAIMED:
         vars(workers)["assignment_of"] = _die
