@@ -92,7 +92,12 @@ if TYPE_CHECKING:
         TickStatus,
     )
     from dagster._core.secrets.env_file import get_env_var_dict
-    from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, RUN_KEY_TAG
+    from dagster._core.storage.tags import (
+        GRPC_INFO_TAG,
+        PARENT_RUN_ID_TAG,
+        RETRY_NUMBER_TAG,
+        RUN_KEY_TAG,
+    )
     from dagster._core.workspace.context import WorkspaceProcessContext
     from dagster._daemon.types import DaemonHeartbeat
     from dagster._grpc.impl import (
@@ -129,6 +134,7 @@ _EAGER = {
     "DagsterLaunchFailedError": "dagster._core.errors",
     "DecoratedOpFunction": "dagster._core.definitions.decorators.op_decorator",
     "DynamicPartitionsStore": "dagster._core.instance.types",
+    "GRPC_INFO_TAG": "dagster._core.storage.tags",
     "InstanceRef": "dagster._core.instance.ref",
     "InstigatorType": "dagster._core.definitions.run_request",
     "LaunchRunContext": "dagster._core.launcher.base",
@@ -251,6 +257,7 @@ __all__ = [
     "BEGINS_PASS",
     "DEFAULT_MODE_NAME",  # a required field of TargetSnap
     "FINISHED_STATUSES",
+    "GRPC_INFO_TAG",  # the code server that Dagster's default launcher has launched a run in
     "IN_PROGRESS_RUN_STATUSES",  # runs that count as load
     "MODULES_OF_RUNS",
     "PARENT_RUN_ID_TAG",

@@ -6,7 +6,7 @@ USED: dict[str, tuple[str, ...]] = {
     # names of which nothing further is used, or the value
     **dict.fromkeys((
         "CodePointer", "BaseMultiPartitionMapping", "DEFAULT_MODE_NAME",
-        "PARENT_RUN_ID_TAG", "RETRY_NUMBER_TAG",
+        "GRPC_INFO_TAG", "PARENT_RUN_ID_TAG", "RETRY_NUMBER_TAG",
         "RUN_KEY_TAG", "DagsterLaunchFailedError",
         "StartRunInSubprocessSuccessful", "INDEX_SHARD_NAME",
         "SYSTEM_METADATA_KEY_AUTO_CREATED_STUB_ASSET", "schedule_definition",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from dagster import DagsterInstance, RepositoryDefinition, deserialize_value
+from dagster import DagsterInstance, DagsterRunStatus, RepositoryDefinition, deserialize_value
 
 from arctic_orchestration import migration_scripts, postgres_connections
 from arctic_orchestration.dagster_internals import (
@@ -51,6 +51,8 @@ else:
 ENDED = 64
 #: how long the report of a dead run is retried while the database is away
 _REPORT_SECONDS = 600
+#: how often a run that is terminated before it has started is looked at
+_START_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -136,11 +138,31 @@ def execute(
     if request["spark"] and HAS_SPARK:
         session_source.borrow_from(partial(_borrow, host, request["run_id"]))
     job = repository.get_reconstructable_job(origin.job_name)
+    stop.before_interrupt = partial(_wait_for_start, arguments)
     run: Any = start_run_in_subprocess
     run(request["arguments"], job, _Answer(connection), stop)
     if HAS_SPARK:
         session_source.end()
     _leave()
+
+
+def _wait_for_start(arguments: ExecuteExternalJobArgs) -> None:
+    """Returns when the run may be interrupted: it has started, and is being canceled.
+
+    Its start replaces the status of a run that is canceled earlier: it would end as failed. Nothing
+    is lost by waiting, as Dagster interrupts nothing before the start.
+    """
+    with DagsterInstance.from_ref(cast(InstanceRef, arguments.instance_ref)) as instance:
+        while True:
+            record = instance.get_run_record_by_id(arguments.run_id)
+            if record is None or record.dagster_run.is_finished:
+                return
+            # Stored in one statement with the status.
+            if record.start_time is not None:
+                if record.dagster_run.status is DagsterRunStatus.STARTED:
+                    instance.report_run_canceling(record.dagster_run)
+                return
+            time.sleep(_START_SECONDS)
 
 
 def _leave() -> None:

@@ -24,6 +24,8 @@ from dagster import Any as AnyConfig
 from dagster import (
     DagsterInstance,
     DagsterRun,
+    DagsterRunStatus,
+    DefaultRunLauncher,
     Field,
     Noneable,
     serialize_value,
@@ -31,6 +33,7 @@ from dagster import (
 
 from arctic_orchestration import idle_ticks
 from arctic_orchestration.dagster_internals import (
+    GRPC_INFO_TAG,
     CheckRunHealthResult,
     ConfigurableClass,
     ConfigurableClassData,
@@ -214,11 +217,10 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
             # A run that is being launched may already have a process.
             status = messages.call_all({"do": "status"}, _CANCEL_SECONDS)
             if not any(run_id in answer["runs"] for answer in status):
-                return bool(self._wrapped.terminate(run_id))
-            # First: an interrupted run that is not being canceled ends as failed.
-            self._registered.report_run_canceling(run)
+                return self._terminate_wrapped(run)
+            self._report_canceling(run)
             return any(answer["ok"] for answer in messages.call_all(request, _CANCEL_SECONDS))
-        self._registered.report_run_canceling(run)
+        self._report_canceling(run)
         if host["machine"] != os.uname().nodename:
             message = f"The run can be terminated on its machine only, {host['machine']}."
             self._registered.report_engine_event(message, run)
@@ -228,6 +230,20 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         except OSError:
             # Its host is gone or hangs. The run's process gets the signal directly.
             return _interrupt(host)
+
+    def _terminate_wrapped(self, run: DagsterRun) -> bool:
+        if isinstance(self._wrapped, DefaultRunLauncher) and GRPC_INFO_TAG not in run.tags:
+            # Reported as canceling, its process would end as a duplicate, and the run would stay.
+            message = "The run has no process yet that could be terminated. Terminate it again."
+            self._registered.report_engine_event(message, run)
+            return False
+        return bool(self._wrapped.terminate(run.run_id))
+
+    def _report_canceling(self, run: DagsterRun) -> None:
+        # First: an interrupted run that is not being canceled ends as failed. The process of a run
+        # that has not started would end as a duplicate: it reports that itself, when it has.
+        if run.status is not DagsterRunStatus.STARTING:
+            self._registered.report_run_canceling(run)
 
     @property
     def supports_check_run_worker_health(self) -> bool:

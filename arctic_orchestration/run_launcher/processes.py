@@ -5,6 +5,8 @@ import select
 import signal
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -37,9 +39,13 @@ class Stop(Event):
     def __init__(self) -> None:
         # Dagster requires an instance of multiprocessing's class; its semaphores are not needed.
         self._flag = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._ended = False
+        #: called in the run's process right before Dagster interrupts it
+        self.before_interrupt: Callable[[], None] = lambda: None
 
     def set(self) -> None:
-        """Sets the flag, for good."""
+        """Sets the flag, for good. Dagster calls it in the run's process when the run has ended."""
+        self._ended = True
         os.eventfd_write(self._flag, 1)
 
     def is_set(self) -> bool:
@@ -56,6 +62,9 @@ class Stop(Event):
         poll.register(self._flag, select.POLLIN)
         is_set = bool(poll.poll(None if timeout is None else timeout * 1_000))
         if timeout is None:
+            if not self._ended:
+                with suppress(Exception):
+                    self.before_interrupt()
             threading.Thread(target=_wake_main_thread, name="waking", daemon=True).start()
         return is_set
 
