@@ -42,6 +42,8 @@ class Database:
             create = partial(dialect.make_engine, parsed, busy_seconds)
             self._shared = shared_engine(self, key, create)
             self.engine = self._shared.engine
+        # Made once: making it takes longer than it takes to begin a transaction.
+        self._reading = self.engine.execution_options(**dialect.READS[self.engine.dialect.name])
         self._file: object = None
 
     @property
@@ -101,8 +103,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """Begins a read-only transaction on one snapshot, which waits for no writer."""
-        engine = self.engine.execution_options(**dialect.READS[self.engine.dialect.name])
-        with _translated(), engine.begin() as tx:
+        with _translated(), self._reading.begin() as tx:
             yield tx
 
     def revision(self) -> str | None:
