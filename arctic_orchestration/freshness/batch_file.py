@@ -25,6 +25,7 @@ whether callables can be imported.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
@@ -194,7 +195,7 @@ class BatchTask(_Written):
     @field_validator("dependencies")
     @classmethod
     def _different(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        twice = sorted({name for name in value if value.count(name) > 1})
+        twice = sorted(name for name, times in Counter(value).items() if times > 1)
         if twice:
             raise ValueError(f"each parent once, and {twice[0]} stands there twice")
         return value

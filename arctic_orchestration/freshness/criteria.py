@@ -5,6 +5,7 @@ fresh while its last success is no older than required: by a child for each of i
 submission for the task itself.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime, time, timedelta
 from typing import Annotated, Any, Literal
@@ -67,8 +68,8 @@ class TaskSpec(Specification):
     @field_validator("parents")
     @classmethod
     def _once_each(cls, value: tuple[Parent, ...]) -> tuple[Parent, ...]:
-        names = [parent.name for parent in value]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        names = Counter(parent.name for parent in value)
+        twice = sorted(name for name, times in names.items() if times > 1)
         if twice:
             raise ValueError(f"each parent once, and {twice[0]} stands there twice")
         return value

@@ -220,11 +220,12 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
                 return self._terminate_wrapped(run)
             self._report_canceling(run)
             return any(answer["ok"] for answer in messages.call_all(request, _CANCEL_SECONDS))
-        self._report_canceling(run)
         if host["machine"] != os.uname().nodename:
+            # Not reported as canceling: run monitoring would end it while its process goes on.
             message = f"The run can be terminated on its machine only, {host['machine']}."
             self._registered.report_engine_event(message, run)
             return False
+        self._report_canceling(run)
         try:
             return bool(messages.call(host["socket"], request, _CANCEL_SECONDS)["ok"])
         except OSError:

@@ -7,6 +7,7 @@ After a failed transaction, call :meth:`~.store.ScheduleStore.forget` on a store
 Each change of a person is recorded in the audit log, in the same transaction.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -45,7 +46,7 @@ def compare(
             listens to runs, that the code location lacks, or closes an endless cycle.
     """
     names = [schedule.name for schedule in wanted]
-    twice = sorted({name for name in names if names.count(name) > 1}) if _repeats(names) else []
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise InvalidDefinition([InvalidInput("name", name, "a name used once") for name in twice])
     stored = store.in_location(tx, location.id)
@@ -290,10 +291,6 @@ def _not_shadowed(stored: StoredSchedule) -> StoredSchedule:
             "runs: end that with arctic adopt --cut-over or --stop-shadow"
         )
     return stored
-
-
-def _repeats(names: Sequence[str]) -> bool:
-    return len(set(names)) != len(names)
 
 
 def _record(

@@ -29,16 +29,9 @@ from arctic_orchestration.state.tables import jobs, locations
 from arctic_orchestration_tests import open_files
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs import forked_runs
-from arctic_orchestration_tests.proofs.dagster_processes import (
-    CODE_SERVER,
-    DAEMON,
-)
+from arctic_orchestration_tests.proofs.dagster_processes import CODE_SERVER, DAEMON
 from arctic_orchestration_tests.proofs.lake_of_warm_runs import JVMS, NOTES
-from arctic_orchestration_tests.proofs.processes import (
-    end_with_the_parent,
-    free_port,
-    until,
-)
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent, free_port, until
 from arctic_orchestration_tests.run_launcher import forked_hosts
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(10_800)]

@@ -1,5 +1,6 @@
 """A run that is terminated while it starts ends as canceled, whatever its process just does."""
 
+import json
 from collections.abc import Iterator
 from textwrap import dedent
 from threading import Thread
@@ -8,6 +9,7 @@ import dagster as dg
 import pytest
 
 from arctic_orchestration.run_launcher import messages
+from arctic_orchestration.run_launcher.launcher import HOST_TAG
 from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
 
 #: Dagster makes the executor after it has looked at the run's status, and before the run starts.
@@ -82,5 +84,22 @@ def test_a_run_that_has_no_process_yet_is_launched_after_a_termination(place: Ho
     assert "no process yet" in place.messages(run_id)
     place.launch(run_id)
     until(lambda: (place.folder / run_id).exists(), "the step has begun")
+    assert place.instance.run_launcher.terminate(run_id)
+    assert place.ended(run_id).status is dg.DagsterRunStatus.CANCELED
+
+
+def test_a_run_of_another_machine_is_left_as_it_is(place: HostedPlace) -> None:
+    """It is not canceling: run monitoring would report its end while its process goes on."""
+    run_id = place.launch(place.create())
+    until((place.folder / run_id).exists, "the step has begun")
+    record = place.instance.get_run_record_by_id(run_id)
+    assert record is not None
+    here = record.dagster_run.tags[HOST_TAG]
+    elsewhere = json.dumps({**json.loads(here), "machine": "elsewhere"})
+    place.instance.add_run_tags(run_id, {HOST_TAG: elsewhere})
+    assert not place.instance.run_launcher.terminate(run_id)
+    assert "on its machine only, elsewhere" in place.messages(run_id)
+    assert place.status(run_id) is dg.DagsterRunStatus.STARTED
+    place.instance.add_run_tags(run_id, {HOST_TAG: here})
     assert place.instance.run_launcher.terminate(run_id)
     assert place.ended(run_id).status is dg.DagsterRunStatus.CANCELED

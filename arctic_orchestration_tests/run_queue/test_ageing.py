@@ -1,4 +1,4 @@
-"""Levels that age: one number a run, by which the order of two runs is settled for good."""
+"""Levels that age: one number a run, by which the order of two runs is decided for good."""
 
 from datetime import UTC, datetime, timedelta
 
