@@ -15,9 +15,10 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -132,9 +133,15 @@ def _version_of(location: GrpcServerCodeLocation) -> str:
 
 
 def launch(
-    location: HostedLocation, request: dict[str, Any], start_seconds: float
+    location: HostedLocation,
+    request: dict[str, Any],
+    start_seconds: float,
+    answered: Callable[[str, dict[str, Any]], None],
 ) -> dict[str, Any]:
     """Launches a run in a host, and returns its answer; starts the host if there is none.
+
+    Args:
+        answered: called with the host's socket and each answer, before the run starts.
 
     Errors:
         HostUnavailable: there is no host and none can be started. The run was not begun.
@@ -146,7 +153,7 @@ def launch(
         path = _current(location) or _start(location, start_seconds)
     for _ in range(3):
         try:
-            answer = messages.call(path, message, _ANSWER_SECONDS)
+            answer = messages.call(path, message, _ANSWER_SECONDS, partial(answered, str(path)))
         except messages.NotListening as error:
             answer = {"stale": str(error)}
         except TimeoutError as error:
@@ -156,7 +163,7 @@ def launch(
         if "unavailable" in answer:
             raise HostUnavailable(answer["unavailable"])
         if "stale" not in answer:
-            return {**answer, "socket": str(path)}
+            return answer
         with _starting[location.key]:
             path = _current(location, besides=path) or _start(location, start_seconds)
     raise HostUnavailable(f"its code changes faster than it loads: {answer['stale']}")

@@ -51,6 +51,8 @@ else:
 ENDED = 64
 #: how long the report of a dead run is retried while the database is away
 _REPORT_SECONDS = 600
+#: how long a run waits for its launcher, before it starts without its tag
+_TAG_SECONDS = 10.0
 #: how often a run that is terminated before it has started is looked at
 _START_SECONDS = 0.05
 
@@ -120,6 +122,9 @@ class _Answer:
             return
         with suppress(OSError), self._connection:
             messages.send(self._connection, answer)
+            # The launcher closes it when it has tagged the run, and the system when that has ended.
+            self._connection.settimeout(_TAG_SECONDS)
+            self._connection.recv(1)
         self._connection = None
 
 

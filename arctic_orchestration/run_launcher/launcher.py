@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Self, cast
 
 from dagster import Any as AnyConfig
@@ -171,7 +172,8 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
             "spark": self._rules.spark.sessions > 0,
         }
         try:
-            answer = host_client.launch(hosted, request, self._rules.start_timeout.total_seconds())
+            seconds = self._rules.start_timeout.total_seconds()
+            answer = host_client.launch(hosted, request, seconds, partial(self._tag, run.run_id))
         except host_client.HostUnavailable as error:
             # The queue waits for each launch: a slow failure is not repeated for each run.
             until = float("inf") if error.lasting else time.monotonic() + _UNFIT_SECONDS
@@ -186,14 +188,22 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
             raise _failure(f"The run host did not answer: {error}") from error
         if not answer["ok"]:
             raise _failure(answer["why"])
-        tag = {name: answer[name] for name in ("socket", "pid", "began")}
-        tag |= {"machine": os.uname().nodename, "run": run.run_id}
+        return ""
+
+    def _tag(self, run_id: str, socket: str, answer: dict[str, Any]) -> None:
+        """Tags a run with its process, which waits for that, at most for some seconds.
+
+        Dagster reads a run, changes it and writes all of it: a start meanwhile would lose the tag.
+        """
+        if not answer["ok"]:
+            return
+        tag = {"socket": socket, "pid": answer["pid"], "began": answer["began"]}
+        tag |= {"machine": os.uname().nodename, "run": run_id}
         try:
-            self._registered.add_run_tags(run.run_id, {HOST_TAG: json.dumps(tag)})
+            self._registered.add_run_tags(run_id, {HOST_TAG: json.dumps(tag)})
         except Exception:
             # The run executes: an error would mark it as failed. Hosts find it untagged, too.
-            _log.warning("run %s could not be tagged with its process", run.run_id, exc_info=True)
-        return ""
+            _log.warning("run %s could not be tagged with its process", run_id, exc_info=True)
 
     def _reference(self, run: DagsterRun) -> InstanceRef:
         reference = self._registered.get_ref()

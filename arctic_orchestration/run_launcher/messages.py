@@ -10,7 +10,7 @@ import os
 import socket
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,17 @@ class NotListening(OSError):
     """No host listens at the socket; none has the request."""
 
 
-def call(path: str | Path, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+def call(
+    path: str | Path,
+    request: dict[str, Any],
+    timeout: float,
+    answered: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> dict[str, Any]:
     """Sends a request and waits for its answer, at most ``timeout`` seconds.
+
+    Args:
+        answered: called with the answer while the connection is open, for whose end the other side
+            may wait.
 
     Errors:
         NotListening: nothing listens there, or it ended before it had read the request.
@@ -66,10 +75,12 @@ def call(path: str | Path, request: dict[str, Any], timeout: float) -> dict[str,
             raise NotListening(f"{path}: {error}") from error
         try:
             send(connection, request)
-            return receive(connection)
+            answer = receive(connection)
         except (BrokenPipeError, ConnectionResetError) as error:
             # The host ended before it had read all of the request.
             raise NotListening(f"{path}: {error}") from error
+        answered(answer)
+        return answer
 
 
 def call_all(request: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
