@@ -85,7 +85,7 @@ def test_without_tail_it_is_dagster_that_fails(
 
 
 _CODE = """
-import subprocess, time
+import subprocess, sys, time
 from pathlib import Path
 import dagster as dg
 
@@ -93,7 +93,9 @@ OUTPUT = Path(__file__).parent / "output_of_the_host"
 
 @dg.op
 def step(context):
-    print("to stdout", flush=True)
+    # In one write, also if Python does not buffer: the outputs are copied by two processes.
+    sys.stdout.write("to stdout\\n")
+    sys.stdout.flush()
     subprocess.run("echo from a subprocess; echo to stderr >&2", shell=True, check=True)
     deadline = time.monotonic() + 60
     while not all(text in OUTPUT.read_text() for text in ("stdout", "subprocess", "stderr")):
