@@ -146,7 +146,8 @@ class RunTracker:
         """Looks up the runs of launching jobs whose request was handed out.
 
         Before a further attempt is requested, this also finds the run of an earlier attempt that
-        was failed too early and still lives: the job goes on with that run.
+        was failed too early and still lives: the job goes on with that run. A job whose run began
+        and was then deleted fails.
 
         Args:
             just_ended: runs whose end was just read. Dagster stores the event before it changes the
@@ -169,7 +170,30 @@ class RunTracker:
                         unsure.add(job.id)
                     else:
                         self._apply(job, _seen(run))
+        self._fail_deleted(launching, unsure)
         return unsure
+
+    def _fail_deleted(self, launching: Iterable[Job], unsure: Collection[str]) -> None:
+        """Fails launching jobs whose run began and was deleted: no other run may begin for them."""
+        begun = {}
+        for before in launching:
+            job = self._queue.current(before)
+            if job.begun_run_id and job.state is JobState.LAUNCHING and job.id not in unsure:
+                begun[job.begun_run_id] = job
+        if begun:
+            found = self._lookup.run_statuses(sorted(begun))
+            for run_id in sorted(begun.keys() - found.keys()):
+                self._end_deleted(begun[run_id], run_id)
+
+    def _end_deleted(self, job: Job, run_id: str | None) -> None:
+        self._queue.move(
+            job,
+            JobState.FAILED,
+            f"its run {run_id} was deleted from Dagster",
+            notice=Notice.RUN_FAILED,
+            next_check_at=None,
+            ended_at=self._queue.now,
+        )
 
     def verify_jobs(self) -> None:
         """Looks up the runs of launched jobs that are due, in case their end event was missed."""
@@ -184,14 +208,7 @@ class RunTracker:
             if job.begun_run_id and (run is None or _PARENT_TAG not in run.tags):
                 run = found.get(job.begun_run_id)
             if run is None:
-                self._queue.move(
-                    job,
-                    JobState.FAILED,
-                    f"its run {job.run_id} was deleted from Dagster",
-                    notice=Notice.RUN_FAILED,
-                    next_check_at=None,
-                    ended_at=self._queue.now,
-                )
+                self._end_deleted(job, job.run_id)
             elif _has_ended(run):
                 self._apply(job, _seen(run))
             else:

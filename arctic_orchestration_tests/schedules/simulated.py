@@ -115,8 +115,9 @@ class SimulatedDagster:
         self._report(self.runs[run_id])
 
     def delete(self, run_id: str) -> None:
-        """A person deletes a run."""
+        """A person deletes a run. Dagster finds run keys in the tags of runs."""
         del self.runs[run_id]
+        self.keys = {key: run for key, run in self.keys.items() if run != run_id}
 
     def _report(self, run: SimulatedRun) -> None:
         self.feed.events.append(

@@ -96,6 +96,32 @@ def test_a_run_that_claimed_its_job_and_failed_has_begun(world: MakeWorld) -> No
     assert states(here) == ["failed"]
 
 
+def test_a_job_fails_whose_run_began_and_was_deleted_before_it_was_seen(world: MakeWorld) -> None:
+    """No other run may begin for it: it would be requested for ever, and hold its limits."""
+    here = world([schedule()])
+    here.feed.arrive("raw/a", "1")
+    here.tick(1)
+    assert claimed(here, "run-1") is None
+    here.dagster.delete("run-1")
+    here.feed.events = [event for event in here.feed.events if event.run_id != "run-1"]
+    assert here.tick(2) == []
+    (job,) = job_rows(here)
+    assert (job["state"], job["reason"]) == ("failed", "its run run-1 was deleted from Dagster")
+
+
+def test_a_run_that_was_deleted_before_it_began_is_requested_again(world: MakeWorld) -> None:
+    """Its process cannot begin without it."""
+    here = world([schedule()])
+    here.feed.arrive("raw/a", "1")
+    here.tick(1)
+    here.dagster.delete("run-1")
+    here.feed.events = [event for event in here.feed.events if event.run_id != "run-1"]
+    assert here.tick(2) == ["run-2"]
+    assert claimed(here, "run-2") is None
+    here.tick(3)
+    assert states(here) == ["launched"]
+
+
 def test_a_run_that_was_failed_and_then_began_ends_as_it_ends(world: MakeWorld) -> None:
     """One tick reads its failure, its beginning and its success; or its failure alone."""
     here = world([schedule()])
