@@ -1,6 +1,7 @@
 """The state database: one handle, one way to begin a transaction."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,12 +17,16 @@ from arctic_orchestration.errors import (
 )
 from arctic_orchestration.state import address, dialect
 from arctic_orchestration.state.connections import SharedEngine, shared_engine
+from arctic_orchestration.state.migrations import VERSION_TABLE, upgrade
 from arctic_orchestration.state.tables import schema_upgrades
 
 _PACKAGE = "arctic-orchestration"
 
 #: The revision of ``migrations/versions`` that this version of the package uses.
 SCHEMA_REVISION = "0033"
+
+#: how long a process goes on with a database that a newer version of the package has upgraded
+_CHECK_SECONDS = 1.0
 
 
 class Database:
@@ -45,6 +50,8 @@ class Database:
         # Made once: making it takes longer than it takes to begin a transaction.
         self._reading = self.engine.execution_options(**dialect.READS[self.engine.dialect.name])
         self._file: object = None
+        #: when the revision is read again; none: the handle is not that of :meth:`open`
+        self._check_at: float | None = None
 
     @property
     def shown(self) -> str:
@@ -75,6 +82,7 @@ class Database:
             database.close()
             raise
         database._file = dialect.file_of(database.engine.url)
+        database._check_at = time.monotonic() + _CHECK_SECONDS
         return database
 
     def _bring_up_to_date(self) -> None:
@@ -96,24 +104,34 @@ class Database:
 
         Errors:
             DatabaseUnavailable: the database did not answer, or the connection was lost.
+            SchemaTooNew: a newer version of the package has upgraded it since it was opened.
         """
         with _translated(), self.engine.begin() as tx:
+            self._refuse_upgraded(tx)
             yield tx
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """Begins a read-only transaction on one snapshot, which waits for no writer."""
+        """Begins a read-only transaction on one snapshot, which waits for no writer.
+
+        Errors:
+            DatabaseUnavailable, SchemaTooNew: as in :meth:`begin`.
+        """
         with _translated(), self._reading.begin() as tx:
+            self._refuse_upgraded(tx)
             yield tx
+
+    def _refuse_upgraded(self, tx: sa.Connection) -> None:
+        # What goes on would launch runs, which refuse the database when they open it, and fail.
+        if self._check_at is None or time.monotonic() < self._check_at:
+            return
+        _refuse_newer(tx, _revision(tx))
+        self._check_at = time.monotonic() + _CHECK_SECONDS
 
     def revision(self) -> str | None:
         """Returns the schema revision of the database; none: it has none of our tables."""
-        from arctic_orchestration.state.migrations import VERSION_TABLE
-
-        with self.read() as tx:
-            if not sa.inspect(tx).has_table(VERSION_TABLE):
-                return None
-            return tx.execute(sa.text(f"select version_num from {VERSION_TABLE}")).scalar()
+        with _translated(), self._reading.begin() as tx:
+            return _revision(tx)
 
     def refuse_newer(self, revision: str | None) -> None:
         """Refuses a schema that is newer than this version of the package.
@@ -121,18 +139,9 @@ class Database:
         Errors:
             SchemaTooNew: names the version of the package that upgraded it.
         """
-        if revision is None or revision <= SCHEMA_REVISION:
-            return
-        table = schema_upgrades
-        with self.read() as tx:
-            query = sa.select(table.c.package).where(table.c.revision == revision)
-            package = tx.execute(query).scalar() if sa.inspect(tx).has_table(table.name) else None
-        by = f"{_PACKAGE} {package}" if package else f"a newer version of {_PACKAGE}"
-        raise SchemaTooNew(
-            f"The state database has revision {revision}, written by {by}; this is "
-            f"{_PACKAGE} {version(_PACKAGE)}, which knows revisions up to {SCHEMA_REVISION}. "
-            "Install that version again, or restore a backup from before the upgrade"
-        )
+        if revision is not None and revision > SCHEMA_REVISION:
+            with self.read() as tx:
+                _refuse_newer(tx, revision)
 
     def upgrade(self) -> None:
         """Upgrades the schema to :data:`SCHEMA_REVISION`; safe for concurrent processes.
@@ -141,8 +150,6 @@ class Database:
             SchemaOutdated: it is from before the first migration.
             SchemaTooNew: a newer version of the package upgraded it.
         """
-        from arctic_orchestration.state.migrations import upgrade
-
         self.refuse_newer(self.revision())
         with self.begin() as tx:
             dialect.lock(tx, "migrations")
@@ -167,6 +174,26 @@ class Database:
             self.engine.dispose()
         else:
             self._shared.remove(self)
+
+
+def _revision(tx: sa.Connection) -> str | None:
+    if not sa.inspect(tx).has_table(VERSION_TABLE):
+        return None
+    return tx.execute(sa.text(f"select version_num from {VERSION_TABLE}")).scalar()
+
+
+def _refuse_newer(tx: sa.Connection, revision: str | None) -> None:
+    if revision is None or revision <= SCHEMA_REVISION:
+        return
+    table = schema_upgrades
+    query = sa.select(table.c.package).where(table.c.revision == revision)
+    package = tx.execute(query).scalar() if sa.inspect(tx).has_table(table.name) else None
+    by = f"{_PACKAGE} {package}" if package else f"a newer version of {_PACKAGE}"
+    raise SchemaTooNew(
+        f"The state database has revision {revision}, written by {by}; this is "
+        f"{_PACKAGE} {version(_PACKAGE)}, which knows revisions up to {SCHEMA_REVISION}. "
+        "Install that version again, or restore a backup from before the upgrade"
+    )
 
 
 @contextmanager

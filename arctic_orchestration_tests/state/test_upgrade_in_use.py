@@ -21,10 +21,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.errors import SchemaOutdated
+from arctic_orchestration.errors import SchemaOutdated, SchemaTooNew
 from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.schedules.schedule_file import read_schedules
+from arctic_orchestration.state import database as database_module
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
+from arctic_orchestration.state.migrations import VERSION_TABLE
 from arctic_orchestration.state.tables import jobs, metadata
 from arctic_orchestration_tests.consumers.arrivals import ASSET, NOON, Clock, Log, engine_of
 from arctic_orchestration_tests.schedules.simulated import World, at
@@ -146,6 +148,35 @@ def test_schedules_go_on_where_the_earlier_version_left_them(
     with used.read() as tx:
         states = Counter(tx.execute(sa.select(jobs.c.state)).scalars())
     assert states == {"succeeded": sum(every.values())}
+
+
+def test_the_earlier_version_launches_nothing_once_the_database_is_upgraded(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its runs would refuse the database, and each job has three attempts."""
+    monkeypatch.setattr(database_module, "_CHECK_SECONDS", 0)
+    text = (_HERE / f"used_{FIRST}.yaml").read_text()
+    every = next(one for one in read_schedules(text, name="used.yaml") if one.name == "every")
+    with closing(Database.open(database_url)) as database, closing(Database(database_url)) as other:
+        here = World(database, [every.model_copy(update={"enabled": True})])
+        here.tick(0)
+        here.feed.arrive("raw/c", "1")
+        assert here.tick(1) == ["run-1"]
+        here.feed.arrive("raw/c", "2")
+        _set_revision(other, "9999")
+        with pytest.raises(SchemaTooNew, match="has revision 9999"):
+            here.tick(2)
+        with pytest.raises(SchemaTooNew), database.read():
+            pass
+        # The next process is of that version.
+        _set_revision(other, SCHEMA_REVISION)
+        here.dagster.end("run-1")
+        assert here.tick(3) == ["run-2"]
+
+
+def _set_revision(database: Database, revision: str) -> None:
+    with database.begin() as tx:
+        tx.execute(sa.text(f"update {VERSION_TABLE} set version_num = '{revision}'"))
 
 
 def test_deliveries_from_before_an_upgrade_keep_their_names(empty_url: str) -> None:
