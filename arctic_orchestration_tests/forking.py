@@ -5,7 +5,10 @@ wants: so all ask for the same.
 """
 
 import multiprocessing
+import os
+from multiprocessing import forkserver as server
 from multiprocessing.context import ForkServerContext
+from unittest.mock import patch
 
 _HERE = "arctic_orchestration_tests"
 #: What the processes work with; a name that is left out is imported by each of them, for seconds.
@@ -34,9 +37,20 @@ PRELOADED = (
     f"{_HERE}.frozen",
 )
 
+_AT_FIRST = frozenset(os.environ)
+
 
 def forkserver() -> ForkServerContext:
-    """Starts processes as ``multiprocessing`` does, from that server."""
+    """Starts processes as ``multiprocessing`` does, from that server.
+
+    They have no variables that a test has set for itself: the server has the environment of the
+    test that is the first to ask for it, whose folders are gone when that has passed.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
+    with patch.dict(os.environ):
+        for name in os.environ.keys() - _AT_FIRST:
+            if name.startswith(("ARCTIC_", "DAGSTER_")):
+                del os.environ[name]
+        server.ensure_running()
     return context
