@@ -50,7 +50,7 @@ class Database:
         # Made once: making it takes longer than it takes to begin a transaction.
         self._reading = self.engine.execution_options(**dialect.READS[self.engine.dialect.name])
         self._file: object = None
-        #: when the revision is read again; none: the handle is not that of :meth:`open`
+        #: when the revision is read again; none: never
         self._check_at: float | None = None
 
     @property
@@ -59,7 +59,13 @@ class Database:
         return address.shown(self.engine.url)
 
     @classmethod
-    def open(cls, url: str, *, busy_seconds: float = dialect.BUSY_SECONDS) -> "Database":
+    def open(
+        cls,
+        url: str,
+        *,
+        busy_seconds: float = dialect.BUSY_SECONDS,
+        outlives_upgrades: bool = False,
+    ) -> "Database":
         """Connects, and checks that the schema has the package's revision.
 
         SQLite is migrated at once; Postgres requires ``arctic db upgrade`` before.
@@ -68,6 +74,8 @@ class Database:
             url: the URL of SQLite or Postgres.
             busy_seconds: the time limit for a server's first answer, and for another writer of
                 SQLite.
+            outlives_upgrades: whether it goes on when a newer version of the package upgrades the
+                database meanwhile, for a run that has begun. Otherwise, it refuses the database.
 
         Errors:
             InvalidInput: it is not a URL of SQLite or Postgres.
@@ -82,7 +90,8 @@ class Database:
             database.close()
             raise
         database._file = dialect.file_of(database.engine.url)
-        database._check_at = time.monotonic() + _CHECK_SECONDS
+        if not outlives_upgrades:
+            database._check_at = time.monotonic() + _CHECK_SECONDS
         return database
 
     def _bring_up_to_date(self) -> None:

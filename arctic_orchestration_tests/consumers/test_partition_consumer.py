@@ -2,16 +2,26 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration import PartitionConsumer
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.errors import ConfigurationError, InvalidDefinition, InvalidInput
-from arctic_orchestration.state.database import Database
+from arctic_orchestration.consumers.dagster.event_source import log_of
+from arctic_orchestration.errors import (
+    ConfigurationError,
+    InvalidDefinition,
+    InvalidInput,
+    SchemaTooNew,
+)
+from arctic_orchestration.state import database as database_module
+from arctic_orchestration.state.database import SCHEMA_REVISION, Database
+from arctic_orchestration.state.migrations import VERSION_TABLE
 from arctic_orchestration_tests.consumers.dagster_assets import (
     FEEDS,
     MakeConsumer,
@@ -89,6 +99,33 @@ def test_a_run_catches_up_while_more_arrives(
     assert shares == [0.22, 0.4, 0.6, 0.8, 1.0]
     after = catching_up.progress()
     assert (after.lag, after.oldest_at, str(after)) == (None, None, "10 of 10 (100.0%)")
+
+
+def test_a_run_that_has_begun_acknowledges_in_a_database_that_was_upgraded_meanwhile(
+    instance: dg.DagsterInstance, consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sensor of its version requests no more runs."""
+    monkeypatch.setattr(database_module, "_CHECK_SECONDS", 0)
+    arrive(instance, "days", "2026-01-01")
+    in_run = consumer()
+    other = Database(in_run.settings.database_url)
+
+    def set_revision(revision: str) -> None:
+        with other.begin() as tx:
+            tx.execute(sa.text(f"update {VERSION_TABLE} set version_num = '{revision}'"))
+
+    with in_run.consume() as partitions:
+        assert partitions.keys == ["2026-01-01"]
+        set_revision("9999")
+    assert in_run.progress().acknowledged == 1
+    set_revision(SCHEMA_REVISION)
+    with closing(log_of(instance, [in_run.spec.asset])) as log:
+        of_sensor = in_run.engine_on(instance, log)
+        set_revision("9999")
+        with pytest.raises(SchemaTooNew):
+            of_sensor.register()
+        of_sensor.database.close()
+    other.close()
 
 
 def test_one_follows_the_present_while_another_catches_up_on_the_past(

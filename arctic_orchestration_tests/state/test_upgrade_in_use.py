@@ -23,6 +23,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.errors import SchemaOutdated, SchemaTooNew
 from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness.dagster import task_run
 from arctic_orchestration.schedules.schedule_file import read_schedules
 from arctic_orchestration.state import database as database_module
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
@@ -157,7 +158,11 @@ def test_the_earlier_version_launches_nothing_once_the_database_is_upgraded(
     monkeypatch.setattr(database_module, "_CHECK_SECONDS", 0)
     text = (_HERE / f"used_{FIRST}.yaml").read_text()
     every = next(one for one in read_schedules(text, name="used.yaml") if one.name == "every")
-    with closing(Database.open(database_url)) as database, closing(Database(database_url)) as other:
+    with (
+        closing(Database.open(database_url)) as database,
+        closing(Database.open(database_url, outlives_upgrades=True)) as of_run,
+        closing(Database(database_url)) as other,
+    ):
         here = World(database, [every.model_copy(update={"enabled": True})])
         here.tick(0)
         here.feed.arrive("raw/c", "1")
@@ -168,10 +173,27 @@ def test_the_earlier_version_launches_nothing_once_the_database_is_upgraded(
             here.tick(2)
         with pytest.raises(SchemaTooNew), database.read():
             pass
+        # A run that has begun acknowledges what it has done.
+        with of_run.begin() as tx:
+            assert tx.execute(sa.select(sa.func.count()).select_from(jobs)).scalar() == 1
         # The next process is of that version.
         _set_revision(other, SCHEMA_REVISION)
         here.dagster.end("run-1")
         assert here.tick(3) == ["run-2"]
+
+
+def test_a_task_that_has_begun_goes_on_when_the_database_is_upgraded(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It renews its lease, and publishes what it has made."""
+    monkeypatch.setattr(database_module, "_CHECK_SECONDS", 0)
+    with (
+        closing(task_run._database(database_url)) as of_run,
+        closing(Database(database_url)) as other,
+    ):
+        _set_revision(other, "9999")
+        with of_run.begin() as tx:
+            assert tx.execute(sa.select(sa.func.count()).select_from(jobs)).scalar() == 0
 
 
 def _set_revision(database: Database, revision: str) -> None:

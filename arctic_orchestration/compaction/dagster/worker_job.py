@@ -58,7 +58,7 @@ def worker_job(settings: Settings | None, spark: LakeSparkResource) -> dg.JobDef
         from arctic_orchestration.compaction.dagster.worker_run import Tally, merge_tasks
 
         chosen = settings or Settings.from_environment()
-        database = Database.open(chosen.database_url)
+        database = Database.open(chosen.database_url, outlives_upgrades=True)
         try:
             with database.read() as tx:
                 queue_by_name(tx, config.queue)

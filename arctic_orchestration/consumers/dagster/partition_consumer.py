@@ -225,7 +225,9 @@ class PartitionConsumer:
         """The state database and the cluster that it uses."""
         return self._settings or Settings.from_environment()
 
-    def engine_on(self, instance: "dg.DagsterInstance", log: DagsterLog) -> ConsumerEngine:
+    def engine_on(
+        self, instance: "dg.DagsterInstance", log: DagsterLog, *, in_run: bool = False
+    ) -> ConsumerEngine:
         """Returns the engine, not registered yet, on a log that the caller keeps and closes."""
         settings = self.settings
         return ConsumerEngine(
@@ -233,7 +235,7 @@ class PartitionConsumer:
             cluster=settings.cluster,
             feed=log,
             existing=self.existing_in(lambda: instance),
-            database=Database.open(settings.database_url),
+            database=Database.open(settings.database_url, outlives_upgrades=in_run),
         )
 
     def existing_in(self, instance: "Callable[[], dg.DagsterInstance]") -> Existing | None:
@@ -262,5 +264,5 @@ class PartitionConsumer:
             if self._engine is None:
                 instance = self._instance or opened_instance()
                 self._log = log_of(instance, [self.spec.asset])
-                self._engine = self.engine_on(instance, self._log)
+                self._engine = self.engine_on(instance, self._log, in_run=True)
             return self._engine

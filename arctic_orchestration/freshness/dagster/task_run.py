@@ -267,4 +267,4 @@ def _state() -> Database:
 @cache
 def _database(url: str) -> Database:
     """Returns the database of the process: its steps may run in sequence."""
-    return Database.open(url)
+    return Database.open(url, outlives_upgrades=True)
