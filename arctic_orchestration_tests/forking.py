@@ -6,9 +6,9 @@ wants: so all ask for the same.
 
 import multiprocessing
 import os
+from functools import cache
 from multiprocessing import forkserver as server
 from multiprocessing.context import ForkServerContext
-from unittest.mock import patch
 
 _HERE = "arctic_orchestration_tests"
 #: What the processes work with; a name that is left out is imported by each of them, for seconds.
@@ -48,9 +48,17 @@ def forkserver() -> ForkServerContext:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
-    with patch.dict(os.environ):
-        for name in os.environ.keys() - _AT_FIRST:
-            if name.startswith(("ARCTIC_", "DAGSTER_")):
-                del os.environ[name]
-        server.ensure_running()
+    _start_server()
     return context
+
+
+@cache
+def _start_server() -> None:
+    # Once: other threads may read the environment meanwhile, which C does not protect.
+    own = {
+        name: os.environ.pop(name)
+        for name in os.environ.keys() - _AT_FIRST
+        if name.startswith(("ARCTIC_", "DAGSTER_"))
+    }
+    server.ensure_running()
+    os.environ.update(own)
