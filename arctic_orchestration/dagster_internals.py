@@ -490,7 +490,8 @@ def store_runless_entries(
         # The table of assets has the newest event of each.
         last = {row["asset_key"]: place for place, row in enumerate(rows)}
         ids = numbers.scalars().all()
-        for place in last.values():
+        # In one order: two writers would wait for each other's rows.
+        for _, place in sorted(last.items()):
             _store_asset_event(storage, connection, entries[place], ids[place])
     if sqlite_event_log(storage) is not None:
         # Its copy for queries of one run, here of none; feeds and assets read the other.

@@ -20,6 +20,8 @@ from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable
 ANNOUNCEMENT_TAG = "arctic/announcement"
 #: the maximum of an integer column
 LARGEST = 2**63 - 1
+#: how long an announcement waits for another one, or for the rows of its assets
+_LOCK_SECONDS = 10
 _ARRIVALS = (
     "select event from event_logs where id > :after and asset_key = :asset and partition = :key "
     "and dagster_event_type = 'ASSET_MATERIALIZATION'"
@@ -120,6 +122,8 @@ class Announcer:
             connection.exec_driver_sql("begin immediate")
             return
         number = int.from_bytes(hashlib.sha256(id.encode()).digest()[:8], "big", signed=True)
+        # Not for ever: the process that has it may be stopped, and repeats would take all threads.
+        connection.exec_driver_sql(f"set local lock_timeout = '{_LOCK_SECONDS}s'")
         connection.execute(sa.text("select pg_advisory_xact_lock(:number)"), {"number": number})
 
 

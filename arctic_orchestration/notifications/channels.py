@@ -60,7 +60,7 @@ class Channel(Specification):
         if not isinstance(value, (list, tuple)) or not value:
             raise ValueError(f"a list of {', '.join(Notice)}")
         for event in value:
-            if event not in set(Notice):
+            if not isinstance(event, str) or event not in set(Notice):
                 raise ValueError(f"a list of {', '.join(Notice)}")
         return value
 

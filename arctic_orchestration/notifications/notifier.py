@@ -171,24 +171,25 @@ class Notifier:
             found = str(error)
         if found == self._read:
             return
-        self._read = found
-        # An unchanged channel keeps its sent messages for its limit.
-        known, self._outlets = self._outlets, []
         try:
             channels = read_channels(self._path)
         except InvalidInput as error:
+            self._read, self._outlets = found, []
             self.problem = f"notifications are off: {error}"
             _log.warning(self.problem)
             return
-        self.problem = None
+        outlets = []
         for channel in channels:
-            kept = next((outlet for outlet in known if outlet.channel == channel), None)
+            # An unchanged channel keeps its sent messages for its limit.
+            kept = next((outlet for outlet in self._outlets if outlet.channel == channel), None)
             if kept is None:
                 # Code servers come and go; the messages of the previous one count.
                 sent = outbox.messages_since(tx, location_id, now - channel.limit.per)
                 before = sent.get(channel.name, ())
                 kept = Outlet(channel, self._reach(channel), before)
-            self._outlets.append(kept)
+            outlets.append(kept)
+        # Last: if the database has not answered, the next round reads the file again.
+        self._read, self._outlets, self.problem = found, outlets, None
 
     def _location_id(self, tx: sa.Connection) -> int | None:
         query = sa.select(locations.c.id).where(

@@ -237,7 +237,7 @@ class AnyCaller:
 class Open:
     """The dependency of a route that declares that it needs no scope."""
 
-    def __call__(self) -> None:
+    async def __call__(self) -> None:
         return None
 
 

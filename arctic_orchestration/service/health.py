@@ -22,8 +22,9 @@ router = APIRouter(tags=["service"])
 
 
 @router.get("/healthz", dependencies=[Depends(Open())])
-def healthz() -> Health:
+async def healthz() -> Health:
     """Answer whether the process runs."""
+    # Not in one of the threads, all of which may wait for a database.
     return Health(status="ok")
 
 

@@ -75,7 +75,7 @@ class Database:
             busy_seconds: the time limit for a server's first answer, and for another writer of
                 SQLite.
             outlives_upgrades: whether it goes on when a newer version of the package upgrades the
-                database meanwhile, for a run that has begun. Otherwise, it refuses the database.
+                database meanwhile, for a run that has begun. Otherwise, it writes nothing more.
 
         Errors:
             InvalidInput: it is not a URL of SQLite or Postgres.
@@ -121,13 +121,8 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """Begins a read-only transaction on one snapshot, which waits for no writer.
-
-        Errors:
-            DatabaseUnavailable, SchemaTooNew: as in :meth:`begin`.
-        """
+        """Begins a read-only transaction on one snapshot, which waits for no writer."""
         with _translated(), self._reading.begin() as tx:
-            self._refuse_upgraded(tx)
             yield tx
 
     def _refuse_upgraded(self, tx: sa.Connection) -> None:
@@ -139,7 +134,7 @@ class Database:
 
     def revision(self) -> str | None:
         """Returns the schema revision of the database; none: it has none of our tables."""
-        with _translated(), self._reading.begin() as tx:
+        with self.read() as tx:
             return _revision(tx)
 
     def refuse_newer(self, revision: str | None) -> None:

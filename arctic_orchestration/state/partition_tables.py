@@ -8,7 +8,7 @@
 
 import sqlalchemy as sa
 
-from arctic_orchestration.state.dialect import UtcTime
+from arctic_orchestration.state.dialect import EscapedText, UtcTime
 from arctic_orchestration.state.metadata import Id as _Id
 from arctic_orchestration.state.metadata import Serial as _Serial
 from arctic_orchestration.state.metadata import metadata
@@ -42,7 +42,7 @@ deferred_arrivals = sa.Table(
     # What it waits for: "code" (the next tick of the dispatcher maps it), "match" (it maps to no
     # partition of the target), "checks" (a check of the asset has not passed).
     sa.Column("waits_for", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     sa.Column("at", UtcTime, nullable=False),
     sa.UniqueConstraint("schedule_id", "leaf", "number"),
     sa.Index(None, "location_id", "waits_for", "id"),

@@ -10,7 +10,7 @@
 
 import sqlalchemy as sa
 
-from arctic_orchestration.state.dialect import UtcTime
+from arctic_orchestration.state.dialect import EscapedText, UtcTime
 from arctic_orchestration.state.metadata import metadata
 
 queue_pauses = sa.Table(
@@ -20,7 +20,7 @@ queue_pauses = sa.Table(
     sa.Column("kind", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("paused", sa.Boolean, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     sa.Column("at", UtcTime, nullable=False),
     # The person; empty: unknown.
     sa.Column("actor", sa.Text, nullable=False, server_default=sa.text("''")),
@@ -42,7 +42,7 @@ queue_waits = sa.Table(
     sa.Column("run_id", sa.Text, primary_key=True),
     # The reason's key, which detects changes; the reason is the text for people.
     sa.Column("gate", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     sa.Column("since", UtcTime, nullable=False),
     sa.Column("cause", sa.Text, nullable=False, server_default=sa.text("''")),
     # What it runs, for people.
@@ -54,5 +54,5 @@ queue_passes = sa.Table(
     metadata,
     sa.Column("cluster", sa.Text, primary_key=True),
     sa.Column("passed_at", UtcTime, nullable=False),
-    sa.Column("problem", sa.Text),
+    sa.Column("problem", EscapedText),
 )

@@ -87,7 +87,7 @@ schedules = sa.Table(
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("spec", sa.Text, nullable=False),
     # Why this version of the package cannot read the spec; the schedule then takes no events.
-    sa.Column("problem", sa.Text),
+    sa.Column("problem", EscapedText),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.Column("status_at", UtcTime, nullable=False),
@@ -120,7 +120,7 @@ schedule_history = sa.Table(
     sa.Column("at", UtcTime, nullable=False),
     sa.Column("action", sa.Text, nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     # A person, or the code location that deployed it; empty: unknown.
     sa.Column("actor", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.Index(None, "location_id", "name", "id"),
@@ -188,7 +188,7 @@ jobs = sa.Table(
     sa.Column("schedule_id", sa.ForeignKey(schedules.c.id, ondelete="CASCADE"), nullable=False),
     sa.Column("schedule_version", sa.Integer, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     # Guarantees "one waiting job": empty on the job that takes events, a partition on a job of
     # one partition, null on a job that shares its schedule with others.
     sa.Column("waiting_for", sa.Text),
@@ -272,7 +272,7 @@ job_history = sa.Table(
     sa.Column("at", UtcTime, nullable=False),
     sa.Column("from_state", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     # The person who did it; empty: the scheduler itself.
     sa.Column("actor", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.Index(None, "job_id", "id"),
@@ -330,14 +330,14 @@ notices = sa.Table(
     sa.Column("event", sa.Text, nullable=False),
     sa.Column("schedule", sa.Text, nullable=False),
     sa.Column("job_id", _Id),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     sa.Column("tags", sa.Text, nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
     # Null: it was sent, or given up.
     sa.Column("send_at", UtcTime),
     # The channels that have it, with the moment; null: a message of another notice counted it.
     sa.Column("sent_to", sa.Text, nullable=False, server_default="{}"),
-    sa.Column("problem", sa.Text),
+    sa.Column("problem", EscapedText),
     sa.Index(None, "location_id", "send_at"),
 )
 

@@ -20,6 +20,7 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.service_tables import announcements
 from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.announcing_process import MOMENTS, announce
 from arctic_orchestration_tests.service.conftest import MakeApi
@@ -246,6 +247,25 @@ def test_a_killed_request_is_completed_by_the_next(
     assert done.json()["arrivals"] == 50
     assert keys_of(instance) == [(one["asset"], one["partition"]) for one in body["arrivals"]]
     assert len(announced(database)) == 1
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_it_does_not_wait_for_ever_for_a_lock(
+    api: MakeApi,
+    instance: dg.DagsterInstance,
+    postgres_server: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a service that was stopped, for example: repeats would take all threads of this one."""
+    monkeypatch.setattr(announcement, "_LOCK_SECONDS", 1)
+    storage: Any = instance.event_log_storage
+    engine = sa.create_engine(storage.postgres_url)
+    with engine.begin() as other:
+        other.execute(sa.text("lock table event_logs in share mode"))
+        assert api().post("/events", json=DAYS, headers=KEY).status_code == 503
+    engine.dispose()
+    assert api().post("/events", json=DAYS, headers=KEY).status_code == 200
+    assert keys_of(instance) == [("raw/a", "01"), ("raw/b", "02")]
 
 
 @pytest.mark.parametrize("looks", [True, False], ids=["looking", "control"])

@@ -171,7 +171,7 @@ def test_the_earlier_version_launches_nothing_once_the_database_is_upgraded(
         _set_revision(other, "9999")
         with pytest.raises(SchemaTooNew, match="has revision 9999"):
             here.tick(2)
-        with pytest.raises(SchemaTooNew), database.read():
+        with pytest.raises(SchemaTooNew), database.begin():
             pass
         # A run that has begun acknowledges what it has done.
         with of_run.begin() as tx:

@@ -36,7 +36,8 @@ _LONGEST = 60
 def read_crontab(text: str, names: Names, options: Options) -> Iterator[Draft]:
     """Yields the draft of each line that is a job, or that is not understood."""
     environment: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    # As cron: other characters that Python takes for ends of lines are parts of a command.
+    for number, line in enumerate(re.split(r"\r?\n", text), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         variable = _VARIABLE.fullmatch(line)

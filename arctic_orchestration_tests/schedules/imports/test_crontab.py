@@ -57,6 +57,12 @@ def vixie(expression: str) -> Iterator[datetime]:
         date += timedelta(days=1)
 
 
+@pytest.mark.parametrize("character", ["\u2028", "\x85", "\f"])
+def test_only_the_end_of_a_line_ends_a_command(character: str) -> None:
+    """As cron reads it; Python takes more characters for ends of lines."""
+    assert f"a{character}# b" in line(f"0 1 * * * echo a{character}# b").source
+
+
 @pytest.mark.parametrize(
     "expression",
     [

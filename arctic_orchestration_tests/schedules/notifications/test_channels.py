@@ -28,6 +28,13 @@ from arctic_orchestration_tests.schedules.notifications.post import HOUR
             "an environment variable that is set",
         ),
         (
+            "channels: [{url: 'json://a', events: [{run_failed: }]}]",
+            "channels[0].events",
+            "a list",
+            "a list of job_discarded, job_timed_out, launch_failed, run_failed, "
+            "run_canceled, parents_stale, quarantined, skipped",
+        ),
+        (
             "channels: [{url: 'json://a', events: [job_lost]}]",
             "channels[0].events",
             "a list",

@@ -1,5 +1,6 @@
 """Who is told what is in the outbox, how often, and what a failing channel does."""
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.notifications import outbox
 from arctic_orchestration.notifications.channel_worker import Outlet
 from arctic_orchestration.notifications.messages import Message
@@ -38,6 +40,27 @@ def test_each_channel_receives_what_it_subscribed_to(
     assert post.boxes["ops"].names == ["s2"]
     assert post.send(1_000) == 0
     assert post.boxes["everything"].names == ["s1", "s2", "s3"]
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_channels_are_read_again_if_the_database_did_not_answer(
+    post: Post, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """At whichever of them it fails: each gets the notice."""
+    post.channels({"url": "json://one"}, {"url": "json://two"})
+    write(news())
+    read, calls = outbox.messages_since, itertools.count(1)
+
+    def messages_since(*arguments: Any) -> Any:
+        if next(calls) == failing:
+            raise DatabaseUnavailable("the server restarts")
+        return read(*arguments)
+
+    monkeypatch.setattr(outbox, "messages_since", messages_since)
+    with pytest.raises(DatabaseUnavailable):
+        post.send(1)
+    assert post.send(2) == 1
+    assert [post.boxes[name].names for name in ("one", "two")] == [["s1"], ["s1"]]
 
 
 def test_a_notice_without_subscriber_is_done(
