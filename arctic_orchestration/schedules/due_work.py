@@ -6,7 +6,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.runs import VERIFY_EVERY
+from arctic_orchestration.schedules.other_runs import VERIFY_EVERY
 from arctic_orchestration.state.tables import in_state, is_launching, is_waiting, jobs, runs
 
 

@@ -2,8 +2,8 @@
 
 A run requested by a job carries the job's id as a tag: it confirms the launch and ends the job.
 When Dagster retries a failed run, the job goes on with the retry. When more than one run was made
-for a job, it goes on with the run that began; see :mod:`.run_claims`. Any other run, started
-manually or by a backfill, is recorded while it is active, so that limits count it too.
+for a job, it goes on with the run that began; see :mod:`.run_claims`. For any other run, see
+:mod:`.other_runs`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,18 +16,22 @@ from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
 from arctic_orchestration.event_log.run_lookup import RetryLookup, RunView
 from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.run_tags import JOB_TAG, RUN_KEY_TAG
-from arctic_orchestration.schedules import resources
+from arctic_orchestration.schedules import other_runs, resources
 from arctic_orchestration.schedules.clock_jumps import not_in_future
-from arctic_orchestration.schedules.constraints.base import asset_resource, job_resource
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import ACTIVE, Job, JobState
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import in_state, is_launching, jobs, runs
+from arctic_orchestration.schedules.other_runs import (
+    PARENT_TAG,
+    VERIFY_EVERY,
+    end_of,
+    has_ended,
+    resources_of,
+)
+from arctic_orchestration.state.tables import in_state, is_launching, jobs
 
-#: Dagster's tags: set on a failed run that it retries itself, and on the retry
+#: Dagster's tag of a failed run that it retries itself
 _WILL_RETRY_TAG = "dagster/will_retry"
-_PARENT_TAG = "dagster/parent_run_id"
 
 #: how long Dagster gets to retry a failed run or to decline; how often this is polled
 _RETRY_UNKNOWN = timedelta(minutes=10)
@@ -35,16 +39,12 @@ _RECHECK_AFTER = timedelta(seconds=15)
 
 #: attempts to get a run beyond the queue, including the first one
 LAUNCH_ATTEMPTS = 3
-#: how often an active run is looked up, in case its end event was missed
-VERIFY_EVERY = timedelta(minutes=5)
-_VERIFIED_AT_ONCE = 200
 
 _ENDS = {
     RunStatus.SUCCESS: JobState.SUCCEEDED,
     RunStatus.FAILURE: JobState.FAILED,
     RunStatus.CANCELED: JobState.CANCELED,
 }
-
 
 _REQUESTED = sa.select(jobs).where(
     jobs.c.location_id == sa.bindparam("here"),
@@ -55,11 +55,6 @@ _UNHEARD_OF = sa.select(jobs).where(
     jobs.c.location_id == sa.bindparam("here"),
     in_state("launched"),
     jobs.c.next_check_at <= sa.bindparam("now"),
-)
-_OTHERS_UNHEARD_OF = (
-    sa.select(runs.c.run_id)
-    .where(runs.c.location_id == sa.bindparam("here"), runs.c.seen_at <= sa.bindparam("unheard"))
-    .limit(_VERIFIED_AT_ONCE)
 )
 
 
@@ -124,13 +119,13 @@ class RunTracker:
                 self._apply(job, seen)
                 if not event.status.ended:
                     # A run of a Dagster job makes assets, so it counts for their limits too.
-                    resources_of = _resources(event, self._location.place)
+                    names = resources_of(event, self._location.place)
                     begun_at = not_in_future(event.at, self._queue.now)
-                    held.extend((name, job.id, begun_at) for name in resources_of)
+                    held.extend((name, job.id, begun_at) for name in names)
             elif event.location in (None, self._location.name):
                 others[event.run_id] = event
         resources.acquire(self._queue.tx, self._location.id, held)
-        self._note_others(others.values())
+        other_runs.note(self._queue.tx, self._location, others.values(), self._queue.now)
 
     def _adopt(self, events: Sequence[Event], known: Mapping[str, Job]) -> None:
         """Transfers the resources of a deleted job to its run, which was not seen yet."""
@@ -166,7 +161,7 @@ class RunTracker:
             for run in found:
                 job = self._queue.current(by_id[job_id])
                 if job.state is JobState.LAUNCHING and run.submitted and _launches(job, run):
-                    if run.run_id in just_ended and not _has_ended(run):
+                    if run.run_id in just_ended and not has_ended(run):
                         unsure.add(job.id)
                     else:
                         self._apply(job, _seen(run))
@@ -205,30 +200,18 @@ class RunTracker:
         found = self._lookup.run_statuses(sorted(ids))
         for job in due:
             run = found.get(job.run_id or "")
-            if job.begun_run_id and (run is None or _PARENT_TAG not in run.tags):
+            if job.begun_run_id and (run is None or PARENT_TAG not in run.tags):
                 run = found.get(job.begun_run_id)
             if run is None:
                 self._end_deleted(job, job.run_id)
-            elif _has_ended(run):
+            elif has_ended(run):
                 self._apply(job, _seen(run))
             else:
                 self._queue.change(job, next_check_at=self._queue.now + VERIFY_EVERY)
 
     def verify_others(self) -> None:
         """Forgets runs that ended, or were deleted, without an end event."""
-        tx, now = self._queue.tx, self._queue.now
-        given = {"here": self._location.id, "unheard": now - VERIFY_EVERY}
-        ids = list(tx.execute(_OTHERS_UNHEARD_OF, given).scalars())
-        if not ids:
-            return
-        found = self._lookup.run_statuses(ids)
-        gone = [id for id in ids if id not in found or _has_ended(found[id])]
-        ends = {id: _end_of(found[id], now) for id in gone if id in found}
-        self._forget(gone, ends)
-        own = runs.c.location_id == self._location.id
-        tx.execute(
-            sa.update(runs).where(own, dialect.among(tx, runs.c.run_id, ids)).values(seen_at=now)
-        )
+        other_runs.verify(self._queue.tx, self._location, self._lookup, self._queue.now)
 
     def _apply(self, job: Job, seen: _Seen) -> None:
         now = self._queue.now
@@ -243,7 +226,7 @@ class RunTracker:
                 next_check_at=now + VERIFY_EVERY,
             )
         elif job.run_id != seen.run_id:
-            is_retry = _PARENT_TAG in seen.tags
+            is_retry = PARENT_TAG in seen.tags
             how = "a retry of" if is_retry else "which began, and not run"
             job = self._queue.change(
                 job, run_id=seen.run_id, reason=f"run {seen.run_id}, {how} {job.run_id}"
@@ -279,7 +262,7 @@ class RunTracker:
             job,
             _ENDS[seen.status],
             reason,
-            run_end=_end_of(seen, now),
+            run_end=end_of(seen, now),
             notice=notice,
             next_check_at=None,
             ended_at=now,
@@ -315,54 +298,9 @@ class RunTracker:
     def _retry_of(self, job: Job, run_id: str) -> RunView | None:
         """Returns the run with which Dagster retries another one, or None."""
         for run in self._lookup.runs_by_tag(JOB_TAG, [job.id]).get(job.id, ()):
-            if run.tags.get(_PARENT_TAG) == run_id:
+            if run.tags.get(PARENT_TAG) == run_id:
                 return run
         return None
-
-    def _note_others(self, events: Iterable[Event]) -> None:
-        """Records the latest status of each run that no job of this location requested."""
-        tx, location, now = self._queue.tx, self._location, self._queue.now
-        begun: list[str] = []
-        ends: dict[str, tuple[RunStatus, datetime]] = {}
-        held: list[tuple[str, str, datetime | None]] = []
-        for event in events:
-            assert event.run_id is not None and event.status is not None
-            # The launch of a job's run was recorded at its admission. A run that a person executes
-            # again has the tags of the first run.
-            own = JOB_TAG in event.tags and _PARENT_TAG not in event.tags
-            begun_at = None if own else not_in_future(event.at, now)
-            if event.status.ended:
-                ends[event.run_id] = (event.status, not_in_future(event.at, now))
-            else:
-                begun.append(event.run_id)
-            # A run that began and ended between two readings held nothing, but its end counts.
-            names = _resources(event, location.place)
-            held.extend((name, event.run_id, begun_at) for name in names)
-        if begun:
-            rows = [{"location_id": location.id, "run_id": id, "seen_at": now} for id in begun]
-            tx.execute(dialect.insert(tx, runs).on_conflict_do_nothing(), rows)
-        resources.acquire(tx, location.id, held)
-        self._forget(list(ends), ends)
-
-    def _forget(
-        self, run_ids: Sequence[str], ends: Mapping[str, tuple[RunStatus, datetime]]
-    ) -> None:
-        if not run_ids:
-            return
-        tx = self._queue.tx
-        own = runs.c.location_id == self._location.id
-        tx.execute(sa.delete(runs).where(own, dialect.among(tx, runs.c.run_id, run_ids)))
-        ended = {id: (status.value, at) for id, (status, at) in ends.items()}
-        resources.release(tx, run_ids, self._queue.now, ended)
-
-
-def _has_ended(run: RunView) -> bool:
-    return run.status is not None and run.status.ended
-
-
-def _end_of(run: "RunView | _Seen", now: datetime) -> tuple[RunStatus, datetime]:
-    """Returns how and when a run ended."""
-    return run.status or RunStatus.FAILURE, not_in_future(run.ended_at or now, now)
 
 
 def _seen(run: RunView) -> _Seen:
@@ -377,7 +315,7 @@ def _seen(run: RunView) -> _Seen:
 
 def _is_run_of(job: Job, event: Event) -> bool:
     """Returns whether it is the run of the job, or Dagster's retry of that run."""
-    parent = event.tags.get(_PARENT_TAG)
+    parent = event.tags.get(PARENT_TAG)
     if job.begun_run_id is not None and parent is None:
         return event.run_id == job.begun_run_id
     if job.run_id is not None:
@@ -388,7 +326,7 @@ def _is_run_of(job: Job, event: Event) -> bool:
 def _is_unwanted(job: Job, event: Event) -> bool:
     """Returns whether an active run was requested before its job was canceled."""
     was_canceled = job.state is JobState.CANCELED and job.run_id is None
-    is_request = RUN_KEY_TAG in event.tags and _PARENT_TAG not in event.tags
+    is_request = RUN_KEY_TAG in event.tags and PARENT_TAG not in event.tags
     is_active = event.status is not None and not event.status.ended
     return was_canceled and is_request and is_active
 
@@ -400,10 +338,5 @@ def _launches(job: Job, run: RunView) -> bool:
     key = run.tags.get(RUN_KEY_TAG, "")
     if key == job.run_key:
         return True
-    is_earlier = key.startswith(f"{job.id}-") and _PARENT_TAG not in run.tags
-    return is_earlier and not _has_ended(run)
-
-
-def _resources(event: Event, place: str) -> list[str]:
-    assets = [asset_resource(place, asset) for asset in event.assets]
-    return [job_resource(place, event.subject), *assets]
+    is_earlier = key.startswith(f"{job.id}-") and PARENT_TAG not in run.tags
+    return is_earlier and not has_ended(run)
