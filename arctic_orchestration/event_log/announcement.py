@@ -55,11 +55,6 @@ class Arrival:
         )
 
 
-def is_asset_key(text: str) -> bool:
-    """Returns whether a text is an asset key, such as ``raw/flights``."""
-    return all(text.split("/"))
-
-
 class Announcer:
     """Writes announcements into the event log of an instance.
 

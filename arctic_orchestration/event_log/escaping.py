@@ -15,6 +15,10 @@ DEEPEST = 100
 #: The characters of an announced asset or partition key. Longer ones do not fit into the indexes of
 #: Dagster's event log.
 LONGEST_KEY = 255
+#: The characters of an asset key in Dagster's table of assets: as JSON, in ASCII.
+_LONGEST_ASSET = 512
+#: what a value of :func:`is_asset_key` should be
+ASSET_KEY = f"an asset key such as raw/flights, of at most {_LONGEST_ASSET} characters as JSON"
 
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 #: ``__class__``, ``__enum__`` and others.
@@ -51,6 +55,12 @@ def is_too_deep(value: Any) -> bool:
     except _TooDeepError:
         return True
     return False
+
+
+def is_asset_key(text: str) -> bool:
+    """Returns whether Dagster can store an asset key, such as ``raw/flights``."""
+    parts = text.split("/")
+    return all(parts) and len(json.dumps(parts)) <= _LONGEST_ASSET
 
 
 def reserved_key(value: Any) -> str | None:

@@ -115,18 +115,16 @@ class Outlet:
             opens_at = self._sent.opens_at(now)
             return SendResult(postponed=[(notice, opens_at) for notice in wanted])
         delivery = Delivery(messages)
-        for _ in messages:
-            self._sent.note(now)
         threading.Thread(
             target=self._send,
-            args=(delivery, place),
+            args=(delivery, place, now),
             name=f"arctic-notices-{self.channel.name}",
             daemon=True,
         ).start()
         self._last = delivery
         return delivery
 
-    def _send(self, delivery: Delivery, place: str) -> None:
+    def _send(self, delivery: Delivery, place: str, now: datetime) -> None:
         try:
             for message in delivery.messages:
                 if delivery.stopped.is_set():
@@ -134,6 +132,7 @@ class Outlet:
                 delivery.begun += 1
                 try:
                     self._sender.send(message, place)
+                    self._sent.note(now)
                     delivery.answers.append(None)
                 except Exception as error:
                     delivery.answers.append(str(error) or repr(error))

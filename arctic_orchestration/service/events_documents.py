@@ -5,7 +5,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict, Field
 
 from arctic_orchestration.documents import At, Document
-from arctic_orchestration.event_log.escaping import LONGEST_KEY, reserved_key
+from arctic_orchestration.event_log.escaping import (
+    ASSET_KEY,
+    LONGEST_KEY,
+    is_asset_key,
+    reserved_key,
+)
 from arctic_orchestration.schedules.views.event_effects import Effect
 from arctic_orchestration.service.documents import Page
 from arctic_orchestration.specification import Specification
@@ -20,8 +25,8 @@ _OWN_FIELDS = ("path", "bytes", "rows")
 
 
 def _asset_key(text: str) -> str:
-    if not all(text.split("/")):
-        raise ValueError("an asset key such as raw/flights")
+    if not is_asset_key(text):
+        raise ValueError(ASSET_KEY)
     return text
 
 

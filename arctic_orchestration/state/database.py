@@ -129,7 +129,9 @@ class Database:
         # What goes on would launch runs, which refuse the database when they open it, and fail.
         if self._check_at is None or time.monotonic() < self._check_at:
             return
-        _refuse_newer(tx, _revision(tx))
+        revision = _revision(tx)
+        if _is_newer(revision):
+            raise _too_new(tx, revision)
         self._check_at = time.monotonic() + _CHECK_SECONDS
 
     def revision(self) -> str | None:
@@ -143,9 +145,9 @@ class Database:
         Errors:
             SchemaTooNew: names the version of the package that upgraded it.
         """
-        if revision is not None and revision > SCHEMA_REVISION:
+        if _is_newer(revision):
             with self.read() as tx:
-                _refuse_newer(tx, revision)
+                raise _too_new(tx, revision)
 
     def upgrade(self) -> None:
         """Upgrades the schema to :data:`SCHEMA_REVISION`; safe for concurrent processes.
@@ -186,14 +188,16 @@ def _revision(tx: sa.Connection) -> str | None:
     return tx.execute(sa.text(f"select version_num from {VERSION_TABLE}")).scalar()
 
 
-def _refuse_newer(tx: sa.Connection, revision: str | None) -> None:
-    if revision is None or revision <= SCHEMA_REVISION:
-        return
+def _is_newer(revision: str | None) -> bool:
+    return revision is not None and revision > SCHEMA_REVISION
+
+
+def _too_new(tx: sa.Connection, revision: str | None) -> SchemaTooNew:
     table = schema_upgrades
     query = sa.select(table.c.package).where(table.c.revision == revision)
     package = tx.execute(query).scalar() if sa.inspect(tx).has_table(table.name) else None
     by = f"{_PACKAGE} {package}" if package else f"a newer version of {_PACKAGE}"
-    raise SchemaTooNew(
+    return SchemaTooNew(
         f"The state database has revision {revision}, written by {by}; this is "
         f"{_PACKAGE} {version(_PACKAGE)}, which knows revisions up to {SCHEMA_REVISION}. "
         "Install that version again, or restore a backup from before the upgrade"

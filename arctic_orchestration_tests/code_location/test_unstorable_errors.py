@@ -22,7 +22,7 @@ TEXTS = pytest.mark.parametrize("text", ["caf\udce9.csv", "a\0b"], ids=["surroga
 
 @pytest.fixture(autouse=True)
 def _unlogged() -> Iterator[None]:
-    """What the sensors log, pytest's workers could not send."""
+    """pytest-xdist cannot send a log with such a text."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration import dagster_internals
 from arctic_orchestration.event_log import announcement
 from arctic_orchestration.event_log.dagster_log import DagsterLog
 from arctic_orchestration.event_log.event import Event
@@ -155,13 +156,15 @@ def test_one_invalid_arrival_stops_all(
                     {**good, "partition": "x" * 256, "more": 1},
                     # Dagster would store it, and could not read it again.
                     {**good, "metadata": {"a": [{"__class__": "Foo"}]}},
+                    # Longer than Dagster's column, in which each is written as \\u4e2d.
+                    {**good, "asset": "中" * 86},
                 ]
             },
             [
                 "arrivals[1].asset", "arrivals[1].partition", "arrivals[2].bytes",
                 "arrivals[2].rows", "arrivals[3].bytes", "arrivals[3].rows",
                 "arrivals[4].metadata", "arrivals[5].more", "arrivals[5].partition",
-                "arrivals[6].metadata",
+                "arrivals[6].metadata", "arrivals[7].asset",
             ],
         ),
     ]  # fmt: skip
@@ -172,6 +175,15 @@ def test_one_invalid_arrival_stops_all(
         answer = problem(client.post("/events", json=DAYS, headers=headers), 422)
         assert answer["errors"][0]["field"].lower() == "idempotency-key"
     assert (keys_of(instance), announced(database)) == ([], [])
+
+
+def test_the_longest_keys_are_stored(api: MakeApi, instance: dg.DagsterInstance) -> None:
+    """Each of the characters is six in Dagster's table of assets, and four bytes in its indexes."""
+    longest = [("中" * 84, "\U0001f427" * 255), ("x" * 255, "y" * 255)]
+    body = {"arrivals": [{"asset": asset, "partition": key} for asset, key in longest]}
+    done = api().post("/events", json={**body, "force": True}, headers=KEY)
+    assert done.status_code == 200, done.text
+    assert keys_of(instance) == longest
 
 
 def test_names_are_checked_against_code_locations(
@@ -247,6 +259,25 @@ def test_a_killed_request_is_completed_by_the_next(
     assert done.json()["arrivals"] == 50
     assert keys_of(instance) == [(one["asset"], one["partition"]) for one in body["arrivals"]]
     assert len(announced(database)) == 1
+
+
+def test_the_rows_of_assets_are_written_in_one_order(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two writers would otherwise wait for each other's rows, until Postgres ends one of them."""
+    store, stored = dagster_internals._store_asset_event, list[Any]()
+
+    def recorded(storage: Any, connection: sa.Connection, entry: Any, number: int) -> None:
+        stored.append(entry.asset_materialization.asset_key)
+        store(storage, connection, entry, number)
+
+    monkeypatch.setattr(dagster_internals, "_store_asset_event", recorded)
+    arrivals = [announcement.Arrival(asset=f"raw/{number}", partition="1") for number in range(12)]
+    announcer = announcement.Announcer(instance)
+    announcer.announce(arrivals, "id1", 0)
+    announcer.announce(arrivals[::-1], "id2", 0)
+    assert len(stored) == 24
+    assert stored[:12] == stored[12:]
 
 
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)

@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
+import httpx2
 import pytest
+from anyio import to_thread
 from fastapi import Request
 from starlette.testclient import TestClient
 
@@ -143,6 +146,35 @@ def test_a_database_that_is_away_is_unavailable(
     ready = client.get("http://localhost/readyz")
     assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
     assert client.get("http://localhost/healthz").json()["status"] == "ok"
+
+
+def test_health_is_answered_while_all_threads_wait_for_a_database(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are forty; here there is one."""
+    waits, ends = threading.Event(), threading.Event()
+
+    def revision(self: Database) -> None:
+        waits.set()
+        assert ends.wait(60)
+
+    monkeypatch.setattr(Database, "revision", revision)
+
+    async def health() -> int:
+        to_thread.current_default_thread_limiter().total_tokens = 1
+        transport = httpx2.ASGITransport(client.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as other:
+            waiting = asyncio.create_task(other.get("/readyz"))
+            try:
+                while not waits.is_set():
+                    await asyncio.sleep(0.01)
+                found = await asyncio.wait_for(other.get("/healthz"), 30)
+            finally:
+                ends.set()
+            await waiting
+        return found.status_code
+
+    assert asyncio.run(health()) == 200
 
 
 def test_a_database_of_another_version_is_not_ready(

@@ -11,8 +11,10 @@ from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.event_log.escaping import (
+    ASSET_KEY,
     DEEPEST,
     LONGEST_KEY,
+    is_asset_key,
     is_storable,
     is_too_deep,
     reserved_key,
@@ -51,7 +53,7 @@ def add(
     for the asset sees it, and so does Dagster's UI.
     """
     # Dagster takes seconds to import.
-    from arctic_orchestration.event_log.announcement import LARGEST, Arrival, is_asset_key
+    from arctic_orchestration.event_log.announcement import LARGEST, Arrival
 
     described: dict[str, Any] = {}
     if path is not None:
@@ -72,7 +74,7 @@ def add(
             raise InvalidInput("--metadata", entry, f"another key: use --{name}")
         described[name] = _value(name, text)
     if not is_asset_key(asset):
-        raise InvalidInput("ASSET", asset, "an asset key such as raw/flights")
+        raise InvalidInput("ASSET", asset, ASSET_KEY)
     if not key:
         raise InvalidInput("KEY", key, "a partition key")
     for field, text in (("ASSET", asset), ("KEY", key)):

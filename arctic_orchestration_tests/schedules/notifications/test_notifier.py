@@ -175,6 +175,23 @@ def test_a_flood_is_sent_in_as_many_messages_as_the_limit_allows(
     assert "held back" not in messages[8].body("default/here")
 
 
+def test_a_message_that_failed_takes_no_place_of_the_limit(
+    post: Post, write: Callable[..., None]
+) -> None:
+    """It is tried again after a minute, and not when the limit's hour is over."""
+    post.channels({"url": "json://a", "limit": {"count": 1, "per": "1h"}})
+    write(news(1))
+    post.boxes["a"] = Postbox()
+    post.boxes["a"].refusal = "no such host"
+    assert post.send(0) == 0
+    post.boxes["a"].refusal = None
+    assert post.send(61) == 1
+    write(news(2))
+    assert post.send(3_600) == 0
+    assert post.send(3_662) == 1
+    assert post.boxes["a"].names == ["s1", "s2"]
+
+
 def test_what_comes_past_the_limit_waits_until_there_is_room(
     post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
 ) -> None:
