@@ -9,9 +9,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
+from arctic_orchestration.compaction.dagster import worker_job
 from arctic_orchestration.compaction.dagster.worker_demand import worker_name
 from arctic_orchestration.compaction.dagster.worker_job import JOB
 from arctic_orchestration.compaction.dagster.worker_run import attended
@@ -20,11 +22,14 @@ from arctic_orchestration.compaction.service import CompactionService
 from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import Worker, WorkerEvent
 from arctic_orchestration.lake.spark_resource import LakeSparkResource
+from arctic_orchestration.state import database as database_module
 from arctic_orchestration.state.compaction_tables import (
     compaction_attempts,
     compaction_tasks,
     compaction_workers,
 )
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.migrations import VERSION_TABLE
 from arctic_orchestration_tests.code_location.compaction_place import (
     EAGER,
     CompactedPlace,
@@ -101,6 +106,22 @@ def test_a_run_without_work_starts_no_spark(
     result = work(lake, a_location())
     assert result.success
     assert set(numbers_of(result).values()) == {0}
+
+
+def test_a_run_goes_on_when_its_database_is_upgraded_by_a_newer_version(
+    lake: CompactedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has merged would be lost; the sensor of its version requests no more runs."""
+    monkeypatch.setattr(database_module, "_CHECK_SECONDS", 0)
+
+    def upgraded(database: Database, *arguments: object) -> bool:
+        for _ in range(2):
+            with database.begin() as tx:
+                tx.execute(sa.text(f"update {VERSION_TABLE} set version_num = '9999'"))
+        return False
+
+    monkeypatch.setattr(worker_job, "work_came", upgraded)
+    assert work(lake, a_location()).success
 
 
 def test_a_worker_that_is_kept_starts_spark_before_there_is_work(
