@@ -14,6 +14,9 @@ from arctic_orchestration.quantities import format_duration
 
 #: the clocks of hosts differ by less
 _AHEAD = timedelta(minutes=1)
+#: how long a message that does not end keeps the channel; its thread cannot be stopped, so each
+#: time it costs a thread more
+_ABANDONED_AFTER = timedelta(hours=1)
 
 
 class SentMessages:
@@ -57,8 +60,9 @@ class SendResult:
 class Delivery:
     """The messages of one channel in one round, while they are sent."""
 
-    def __init__(self, messages: Sequence[Message]) -> None:
+    def __init__(self, messages: Sequence[Message], begun_at: datetime) -> None:
         self.messages = messages
+        self.begun_at = begun_at
         #: the error of each finished message; None: it was sent
         self.answers: list[str | None] = []
         self.begun = 0
@@ -106,15 +110,16 @@ class Outlet:
         self, wanted: Sequence[StoredNotice], place: str, now: datetime
     ) -> Delivery | SendResult:
         """Begins to send, in the background, or returns why it does not."""
+        last = self._last
         # Not of the thread, which lives a moment longer than its delivery.
-        if self._last is not None and not self._last.done.is_set():
+        if last and not last.done.is_set() and now - last.begun_at < _ABANDONED_AFTER:
             problem = "it has not answered to an earlier message yet"
             return SendResult(failed=[(notice, problem) for notice in wanted])
         messages = messages_of(wanted, self._sent.allowed(now))
         if not messages:
             opens_at = self._sent.opens_at(now)
             return SendResult(postponed=[(notice, opens_at) for notice in wanted])
-        delivery = Delivery(messages)
+        delivery = Delivery(messages, now)
         threading.Thread(
             target=self._send,
             args=(delivery, place, now),

@@ -139,6 +139,24 @@ def test_a_channel_that_hangs_delays_no_other(
     assert hangs.names == ["s1", "s1", "s2"], "at least once: the first was late, not lost"
 
 
+def test_a_message_that_never_ends_does_not_stop_its_channel_for_good(
+    database: Database, tmp_path: Path, write: Callable[..., None]
+) -> None:
+    """Such as one to a service that sends a byte of its answer every second."""
+    post = Post(database, tmp_path, patience=timedelta(milliseconds=50))
+    post.channels({"url": "json://hangs"})
+    hangs = post.boxes["hangs"] = Postbox()
+    hangs.answer.clear()
+    write(news(1))
+    assert post.send(0) == 0
+    never, hangs.answer = hangs.answer, threading.Event()
+    hangs.answer.set()
+    assert post.send(60) == 0, "it may still answer"
+    assert post.send(3_600) == 1
+    assert hangs.names == ["s1"]
+    never.set()
+
+
 def test_a_channel_that_has_just_answered_gets_the_next_message(
     post: Post, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
