@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration import Schedule, on
 from arctic_orchestration.event_log.event import RunStatus
@@ -13,6 +14,7 @@ from arctic_orchestration.notifications import outbox
 from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.schedules import job_notices
 from arctic_orchestration.schedules import location as locations
+from arctic_orchestration.state import tables
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.schedules.notifications.post import DAY, Post, news
 from arctic_orchestration_tests.schedules.simulated import World, at
@@ -132,6 +134,23 @@ def test_other_locations_notices_are_theirs(
     with database.begin() as tx:
         other = locations.locked(tx, "default", "there").id
         assert outbox.claim(tx, other, at(1), 10) == []
+
+
+def test_a_kind_of_a_later_version_waits_and_stops_no_other_notice(
+    database: Database, location_id: int, post: Post, rows: Callable[[], list[Any]]
+) -> None:
+    """As after a downgrade to a version with the same tables."""
+    post.channels({"url": "json://a"})
+    with database.begin() as tx:
+        outbox.write(tx, location_id, [news(1), news(2)], at(0))
+        tx.execute(
+            sa.update(tables.notices)
+            .where(tables.notices.c.schedule == "s1")
+            .values(event="of_later")
+        )
+    assert post.send(0) == 1
+    assert post.boxes["a"].names == ["s2"]
+    assert rows() == [(0, at(0), None), (0, None, None)]
 
 
 def test_old_notices_are_deleted_whether_they_were_sent_or_not(
