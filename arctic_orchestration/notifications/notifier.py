@@ -16,6 +16,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.notifications import outbox
 from arctic_orchestration.notifications.channel_worker import Delivery, Outlet, SendResult
@@ -32,9 +33,27 @@ _CLAIMED_AT_ONCE = 1_000
 _PATIENCE = timedelta(minutes=2)
 
 
+_notifiers: dict[tuple[object, ...], "Notifier"] = {}
+_notifiers_lock = threading.Lock()
+
+
 def reach(channel: Channel) -> Sender:
     """Returns the sender of a channel: apprise."""
     return AppriseSender(channel.address)
+
+
+def notifier_of(database: Database, *, cluster: str, location: str, path: Path) -> "Notifier":
+    """Returns the process's notifier of a location.
+
+    Its sensors share it: with one for each, they would exceed the limits of channels together.
+    """
+    key = (database.engine.url, cluster, location, path)
+    with _notifiers_lock:
+        if key not in _notifiers:
+            _notifiers[key] = Notifier(
+                database, cluster=cluster, location=location, path=path, clock=utc_now
+            )
+        return _notifiers[key]
 
 
 class Notifier:

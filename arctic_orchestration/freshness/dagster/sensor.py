@@ -15,7 +15,6 @@ from typing import Any
 import dagster as dg
 
 from arctic_orchestration import code_servers
-from arctic_orchestration.clock import utc_now
 from arctic_orchestration.dagster_internals import (
     AUTO_CREATED_STUB,
     AutomationTarget,
@@ -28,7 +27,7 @@ from arctic_orchestration.event_log.dagster_log import DagsterLog
 from arctic_orchestration.freshness.dagster.fresh_parents import declared_tasks, newest_partition
 from arctic_orchestration.freshness.dagster.submission_history import Histories
 from arctic_orchestration.freshness.lifecycle import Lifecycle, TaskRequest, TickResult
-from arctic_orchestration.notifications.notifier import Notifier
+from arctic_orchestration.notifications.notifier import Notifier, notifier_of
 from arctic_orchestration.run_tags import check_lengths
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
@@ -165,12 +164,11 @@ def _place(
     database = Database.open(settings.database_url)
     notifier = None
     if settings.notifications is not None:
-        notifier = Notifier(
+        notifier = notifier_of(
             database,
             cluster=settings.cluster,
             location=location,
             path=settings.notifications,
-            clock=utc_now,
         )
     declared = declared_tasks(repository)
     lifecycle = Lifecycle(

@@ -10,9 +10,8 @@ from datetime import datetime, timedelta
 
 import dagster as dg
 
-from arctic_orchestration.clock import utc_now
 from arctic_orchestration.event_log.run_moments import moments_of_run
-from arctic_orchestration.notifications.notifier import Notifier
+from arctic_orchestration.notifications.notifier import Notifier, notifier_of
 from arctic_orchestration.schedules.dagster.daemon_check import DaemonWatch
 from arctic_orchestration.schedules.dagster.schedule_assets import ScheduleObservations
 from arctic_orchestration.schedules.dagster.scheduler_metrics import observation, reported_at
@@ -63,12 +62,11 @@ class Watch:
         self._held = HeldJobs()
         self._notifier: Notifier | None = None
         if settings.notifications is not None:
-            self._notifier = Notifier(
+            self._notifier = notifier_of(
                 engine.database,
                 cluster=engine.cluster,
                 location=engine.location,
                 path=settings.notifications,
-                clock=utc_now,
             )
 
     def tick(self, now: datetime) -> TickResult:
