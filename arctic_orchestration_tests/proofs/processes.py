@@ -7,8 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
-#: Most conditions are queries: one that does not come soon is looked at half as often.
-_SOON_SECONDS = 1
+#: the first wait between two looks; later ones are longer
 _POLL_SECONDS = 0.05
 
 
@@ -19,7 +18,8 @@ def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
         waited = time.monotonic() - began
         if waited > seconds:
             raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(_POLL_SECONDS if waited < _SOON_SECONDS else 2 * _POLL_SECONDS)
+        # Asking costs CPU, which those that are waited for need.
+        time.sleep(_POLL_SECONDS * min(1 + int(waited), 4))
 
 
 def free_port() -> int:

@@ -23,8 +23,11 @@ CODE = dedent("""
     from pathlib import Path
     import dagster as dg
     from pyspark.sql.functions import udf
+    from arctic_orchestration.lake import lent_jvm
     from arctic_orchestration.lake.spark_resource import pyspark_resource
 
+    # It makes first queries faster, and costs each JVM of these tests 2 s of CPU.
+    lent_jvm._warm_up = lambda session: None
     FOLDER = Path(__file__).parent
 
     def state(spark):
