@@ -147,7 +147,9 @@ def test_a_daemon_whose_clock_is_ahead_is_found(instance: dg.DagsterInstance) ->
     findings = found()
     for check in ("daemon", "dispatcher of flights"):
         status, _, advice = findings[check]
-        assert (status, advice) == (BAD, "set the clocks of the machines, for example by NTP")
+        assert status == BAD
+        assert "set the clocks of the machines, for example by NTP" in advice
+        assert "A clock that was ahead" in advice
 
 
 @pytest.fixture

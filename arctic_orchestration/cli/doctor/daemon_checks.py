@@ -27,7 +27,10 @@ _FRESH = timedelta(seconds=45)
 _SKEW = timedelta(seconds=10)
 _SENSOR_DAEMON = "SENSOR"
 _START = "start it: dagster-daemon run, or dagster dev"
-_CLOCK = "set the clocks of the machines, for example by NTP"
+_CLOCK = (
+    "set the clocks of the machines, for example by NTP; if they have been set back, "
+    "see A clock that was ahead in docs/operation.md"
+)
 
 
 def of_dagster(check: str, found: str, advice: str) -> list[Finding]:
