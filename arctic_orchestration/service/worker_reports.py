@@ -1,6 +1,7 @@
 """``/workers/attempts``: the reports of workers, each of which can be repeated."""
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Annotated
 
 import sqlalchemy as sa
@@ -98,11 +99,18 @@ def _reported(
         Refused: the attempt has lost the task, or has ended with another report.
         RequestRefused: 403; the caller may not serve the task's queue.
     """
-    try:
+
+    def once() -> documents.AttemptDocument:
         with service.database.begin() as tx:
             _attempt(tx, caller, attempt)
             report(tx)
             return _attempt(tx, caller, attempt)
+
+    # The first time, it may have waited for another report after it had read the attempt.
+    with suppress(Refused):
+        return once()
+    try:
+        return once()
     except Refused:
         with service.database.read() as tx:
             found = attempt_lookup.attempt_by_id(tx, attempt)

@@ -15,6 +15,8 @@ from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.queues import CompactionQueue
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.work import attempt_lookup, attempts
+from arctic_orchestration.service import worker_reports
+from arctic_orchestration.service.merge_reports import checked_outputs
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.compaction_tables import compaction_attempts
 from arctic_orchestration.state.database import Database
@@ -106,6 +108,26 @@ def test_a_repeated_claim_is_the_same_claim(
     )
     assert client.get(path).json()["state"] == "merged"
     assert state(database, task) is TaskState.MERGED
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_of_two_merges_reported_at_once_one_is_refused(
+    client: TestClient, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has read the attempt before the other one's report."""
+    work = claimed(client)
+    path, first = f"/workers/attempts/{work['attempt']}/merged", report(work)
+    second = report(work, outputs=[{**first["outputs"][0], "size": 901}])
+    answers = []
+
+    def report_before(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        answers.append(client.post(path, json=first).status_code)
+        return checked_outputs(*arguments)
+
+    monkeypatch.setattr(worker_reports, "checked_outputs", report_before)
+    answers.append(client.post(path, json=second).status_code)
+    assert answers == [200, 409]
 
 
 @pytest.mark.parametrize(
