@@ -118,7 +118,7 @@ def test_a_pool_takes_what_the_process_has_left(
 def test_threads_that_wait_for_a_lock_do_not_stop_others(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As in a feature whose rows somebody has locked, beside others of its process."""
+    """As in a feature whose rows are locked, beside others of its process."""
     be_patient(engine, monkeypatch, 0.2)
     with engine.connect() as watch, engine.begin() as holder:
         holder.execute(sa.text("select pg_advisory_xact_lock(7)"))

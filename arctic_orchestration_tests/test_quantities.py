@@ -47,7 +47,7 @@ def test_what_is_no_duration_is_refused(value: object) -> None:
 
 
 def test_a_duration_has_an_end() -> None:
-    """What cannot be added to a moment is refused before somebody does."""
+    """What cannot be added to a moment is refused before it is added."""
     assert parse_duration("36500d") == timedelta(days=36_500)
     for value in ("36501d", "9999999999999d", "1" * 400 + "d", timedelta(days=36_501)):
         with pytest.raises(ValueError, match="a duration of at most 100 years"):

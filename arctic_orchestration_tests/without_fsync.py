@@ -15,7 +15,7 @@ def put_in_place() -> None:
 
 
 def take_away() -> None:
-    """Connections that are made from here on wait for the disk, as far as they are told to."""
+    """Connections that are made from here on wait for the disk, as far as their settings say so."""
     sa.event.remove(Pool, "checkout", _turn_off)
 
 

@@ -22,7 +22,7 @@ MINUTE = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """A run: when it began, in seconds, and what it was told."""
+    """A run: when it began, in seconds, and what it was given."""
 
     seconds: float
     schedule: str

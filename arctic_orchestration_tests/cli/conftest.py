@@ -122,7 +122,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Stands at noon until it is told to go on."""
+    """Stands at noon until it may go on."""
     clock = Clock()
     for module in (coordinator, run_queue_checks, queues, runs):
         monkeypatch.setattr(module, "utc_now", clock)

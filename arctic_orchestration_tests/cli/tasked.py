@@ -53,7 +53,7 @@ class Tasked:
     def acquired(
         self, name: str, *, run: str = "run-2", cluster: str = "default", location: str = "lake"
     ) -> int:
-        """Somebody makes a task; returns its token."""
+        """Lets another owner make a task; returns its token."""
         with self.database.begin() as tx:
             holder = Owner(cluster=cluster, location=location, run_id=run)
             since = database_time(tx)

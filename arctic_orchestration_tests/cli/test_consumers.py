@@ -257,7 +257,7 @@ def test_a_consumer_is_deleted(
     arctic: Command,
     typed: Callable[[str], None],
 ) -> None:
-    """When the person agrees, who is told what goes; not while somebody has partitions of it."""
+    """When the person agrees, who sees what goes; not while partitions of it are held."""
     log.arrives("01", "02", "03", "04")
     engine = consumer(attempts=1)
     with engine.consume(limit=2) as partitions:

@@ -151,7 +151,7 @@ def test_a_daemon_that_fell_silent_is_found(instance: dg.DagsterInstance) -> Non
 
 @pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 def test_a_dispatcher_that_was_stopped_is_found(instance: dg.DagsterInstance) -> None:
-    """Somebody did, on the Automation page."""
+    """A person did, on the Automation page."""
     alive(instance, status=InstigatorStatus.STOPPED)
     status, what, advice = found()["dispatcher of flights"]
     assert (status, what) == (BAD, "stopped")

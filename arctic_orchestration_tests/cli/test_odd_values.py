@@ -112,7 +112,7 @@ def surroundings(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     monkeypatch.delenv("ARCTIC_DATABASE_URL", raising=False)
     monkeypatch.chdir(tmp_path)
-    # With a value that it takes, it would go on until it is told to end.
+    # With a value that it takes, it would go on until it is stopped.
     monkeypatch.setattr(Service, "run", lambda service, pause: None)
 
 

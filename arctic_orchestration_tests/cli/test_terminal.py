@@ -110,7 +110,7 @@ def test_an_id_of_digits_is_no_number(
 
 
 def evil_world(world: Callable[[Sequence[Schedule]], World]) -> World:
-    """A job whose asset, partition, metadata, run and reason come from somebody else."""
+    """A job whose asset, partition, metadata, run and reason come from another person."""
     asset = f"raw/{EVIL}"
     made = world([Schedule(name="s", target="j", trigger=on.partitions(asset), enabled=True)])
     made.feed.arrive(asset, EVIL)

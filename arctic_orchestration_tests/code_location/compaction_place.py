@@ -96,7 +96,7 @@ class CompactedPlace:
         return result
 
     def reported(self, name: str) -> list[dict[str, Any]]:
-        """What was told of a table, oldest first."""
+        """What was reported of a table, oldest first."""
         return [
             {label: value.value for label, value in one.metadata.items()}
             for one in self.observed

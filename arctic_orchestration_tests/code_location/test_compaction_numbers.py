@@ -149,7 +149,7 @@ def test_a_table_that_is_not_compacted_says_why(lake: CompactedPlace, clock: Clo
 def test_a_table_that_cannot_be_read_stops_no_other(
     lake: CompactedPlace, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other one is told of, and the tick succeeds."""
+    """The other one is reported, and the tick succeeds."""
     lake.append("nyc.broken", files=2)
     lake.append("nyc.whole", files=2)
     location = a_location()
@@ -175,7 +175,7 @@ def test_a_person_may_observe_a_table_at_any_time(lake: CompactedPlace) -> None:
 
 
 def test_numbers_may_be_left_out(lake: CompactedPlace) -> None:
-    """Without a span of time, nothing is told."""
+    """Without a span of time, nothing is reported."""
     lake.append("nyc.small", files=2)
     location = a_location(numbers_every=None)
     lake.tick(location)

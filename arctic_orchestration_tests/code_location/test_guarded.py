@@ -45,7 +45,7 @@ class Seen:
         self.lost = self.superseded = False
 
     def check(self) -> None:
-        """The right is lost once somebody has said so."""
+        """The right is lost once that was reported."""
         if self.lost:
             raise LeaseLost("another run has it")
 

@@ -73,7 +73,7 @@ def report(place: Place, definitions: dg.Definitions) -> list[dg.AssetObservatio
 
 
 def test_the_dispatcher_reports_the_numbers_every_five_minutes(place: Place, clock: Clock) -> None:
-    """After the tick that is told of; and not in between."""
+    """After the tick that reports them; and not in between."""
     location = a_location()
     place.tick(location)
     place.announce("1", "2")

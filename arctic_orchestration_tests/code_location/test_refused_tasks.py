@@ -88,7 +88,7 @@ def test_arguments_that_are_none_are_refused(given: dict[str, Any], expected: st
 
 
 def test_an_asset_without_the_decorator_is_no_task() -> None:
-    """It is told so, and is not taken for one."""
+    """It is reported, and is not taken for one."""
     (problem,) = problems_of(tasks=[undeclared()])
     assert "expected an asset or a job under fresh_parents" in problem
 

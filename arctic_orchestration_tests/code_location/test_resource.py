@@ -1,4 +1,4 @@
-"""What a run is told through the ``arctic`` resource."""
+"""What a run gets through the ``arctic`` resource."""
 
 import json
 import os

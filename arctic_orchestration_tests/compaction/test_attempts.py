@@ -203,7 +203,7 @@ def test_a_lease_holds_as_long_as_it_is_renewed(database: Database) -> None:
 
 
 def test_a_late_report_is_refused_even_before_the_expiry_is_noticed(database: Database) -> None:
-    """Over counts as lost, whether or not somebody has claimed the task since."""
+    """Over counts as lost, whether or not the task was claimed since."""
     clock = Clock()
     late = claimed(database, clock)
     clock.passes(seconds=75)

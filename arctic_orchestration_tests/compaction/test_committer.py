@@ -94,7 +94,7 @@ def test_it_commits_no_more_often_than_the_table_wants(
 
 
 def test_a_conflict_drops_one_task_alone(state: Database, catalog: Catalog, table: Table) -> None:
-    """The rows that somebody deleted meanwhile stay deleted, and the table is due again."""
+    """The rows that were deleted meanwhile stay deleted, and the table is due again."""
     ids = merged(state, catalog, table)
     table.refresh()
     # All rows of one file; pyiceberg writes that file out of the table.

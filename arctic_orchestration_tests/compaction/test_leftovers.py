@@ -112,7 +112,7 @@ def test_what_a_committer_drops_has_its_grace_from_then_on(database: Database) -
 
 
 def test_a_directory_is_found_where_it_was_written(database: Database) -> None:
-    """The worker says it before it writes; one whose lease is over is told not to."""
+    """The worker says it before it writes; one whose lease is over is refused."""
     clock = Clock()
     silent, writes = claimed(database, clock), claimed(database, clock)
     location = f"s3://old/place/{writes.directory}"

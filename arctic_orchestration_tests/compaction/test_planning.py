@@ -139,7 +139,7 @@ def test_a_full_queue_leaves_the_table_due(world: World) -> None:
 
 
 def test_a_queue_that_is_not_there_falls_back_to_default(world: World) -> None:
-    """The row says so; once somebody adds the queue, the table goes there with its tasks."""
+    """The row says so; once the queue is added, the table goes there with its tasks."""
     world.lake.table("lake.busy", files=12, queue="urgent")
     world.tick()
     assert world.row("lake.busy").queue == "default"
@@ -289,7 +289,7 @@ def test_files_that_were_in_quarantine_rest_and_the_others_go_on(world: World) -
 
 
 def test_another_process_plans_when_a_rest_is_over(world: World) -> None:
-    """Nothing else has changed since somebody looked."""
+    """Nothing else has changed since the last look."""
     world.lake.table("lake.busy", files=12, attempts="1")
     world.tick()
     give_up(world)
@@ -301,7 +301,7 @@ def test_another_process_plans_when_a_rest_is_over(world: World) -> None:
 
 
 def test_tasks_that_end_make_another_plan_possible(world: World) -> None:
-    """Somebody canceled them, and the table has not changed."""
+    """They were canceled, and the table has not changed."""
     world.lake.table("lake.busy", files=12)
     world.tick()
     with world.database.begin() as tx:

@@ -1,4 +1,4 @@
-"""A planner that is told which tables have changed plans as one that looks at all of them does."""
+"""A planner that knows which tables have changed plans as one that looks at all of them does."""
 
 import os
 import random
@@ -82,7 +82,7 @@ class Side:
 
 @pytest.fixture
 def sides(database: Database, tmp_path: Path) -> Iterator[tuple[Side, Side]]:
-    """One that is told, on each backend, and one that visits all tables."""
+    """One that knows the changes, on each backend, and one that visits all tables."""
     lake = Lake.at(tmp_path / "lake")
     other = Database(f"sqlite:///{tmp_path / 'other.db'}")
     with closing(other):

@@ -273,7 +273,7 @@ def test_its_events_are_reported_with_the_numbers(state: Database, catalog: Cata
 
 
 def test_who_listens_cannot_harm_the_work(state: Database, catalog: Catalog) -> None:
-    """An event that cannot be told, at whatever moment, costs neither the task nor a thread."""
+    """An event that cannot be reported, at whatever moment, costs neither the task nor a thread."""
     offered(state, table_of(catalog, files=6), at_once=2)
 
     def gone(event: WorkerEvent) -> None:

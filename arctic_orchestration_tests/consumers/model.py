@@ -29,7 +29,7 @@ class ModelPartition:
     place: int
     #: arrivals that are not ended and not leased
     pending: list[int]
-    #: arrivals that somebody has
+    #: arrivals that are held
     held: list[int] = field(default_factory=list)
     #: arrivals that were given up last
     discarded: list[int] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Model:
     def lose(
         self, known: ModelPartition, *, counts: bool, rests: bool, shared: bool = False
     ) -> None:
-        """Somebody has it no more, and has not done it; of several, none is to blame."""
+        """Its holder has it no more, and has not done it; of several, none is to blame."""
         known.state, known.token = "waiting", 0
         if known.pending:
             self.begin_again(known)

@@ -211,7 +211,7 @@ def test_a_reset_while_one_writes_lets_nothing_be_written_twice(
 def test_a_lease_that_a_reset_has_passed_over_is_not_renewed(
     state: Database, log: Log, clock: Clock
 ) -> None:
-    """Its owner had locked it at that moment, and is told at its next renewal."""
+    """Its owner had locked it at that moment, and learns it at its next renewal."""
     log.arrives("01", "02")
     engine = engine_of(state, log, clock)
     first, second = engine.take(limit=1), engine.take(limit=1)

@@ -215,7 +215,7 @@ def test_progress_is_that_of_a_consumer_that_begins(
     database_url: str,
     dagster_instance: Callable[[str], dg.DagsterInstance],
 ) -> None:
-    """Whoever has it in hand is told how much there is to do again."""
+    """Its holder learns how much there is to do again."""
     instance = dagster_instance(backend)
     settings = settings_of(database_url)
     consumer = PartitionConsumer("days", name="totals", instance=instance, settings=settings)

@@ -136,7 +136,7 @@ class Consuming(RuleBasedStateMachine):
     def end(self, back: int, words: list[str], reset: bool) -> None:
         """Taken of a live lease alone; each partition by its own word.
 
-        On Postgres somebody may reset the consumer after the lease was locked.
+        On Postgres the consumer may be reset after the lease was locked.
         """
         taking, lease = self._taking(back)
         keys = [one.key for one in taking.taken.partitions]

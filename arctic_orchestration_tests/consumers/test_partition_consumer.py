@@ -54,7 +54,7 @@ def test_a_periodic_run_takes_all_that_is_new(
 
 
 def test_a_worker_looks_continuously(instance: dg.DagsterInstance, consumer: MakeConsumer) -> None:
-    """It waits for what is not there yet, and ends when it is told to."""
+    """It waits for what is not there yet, and ends when it is stopped."""
     worker, done, stop = consumer(), [], threading.Event()
 
     def work() -> None:

@@ -253,7 +253,7 @@ def test_two_that_read_at_once_store_it_once(state: Database, log: Log) -> None:
 def test_a_partition_that_dagster_does_not_have_is_held(
     state: Database, log: Log, clock: Clock
 ) -> None:
-    """Until it does; one that it had and has no more leaves, but not while somebody has it."""
+    """Until it does; one that it had and has no more leaves, but not while it is held."""
     there = Partitions({"a", "b"})
     engine = engine_of(state, log, clock, existing=there, attempts=1)
     log.arrives("a", "b", "c")

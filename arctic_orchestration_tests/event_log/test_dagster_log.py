@@ -85,7 +85,7 @@ class TestArrivals:
         assert before < event.at < datetime.now(UTC) + timedelta(seconds=1)
 
     def test_an_observation_announces_a_partition_too(self, instance: DagsterInstance) -> None:
-        """What somebody saw outside of Dagster counts as an arrival."""
+        """What was observed outside of Dagster counts as an arrival."""
         instance.report_runless_asset_event(
             dg.AssetObservation("raw", partition="x", metadata={"size_bytes": 5.0})
         )

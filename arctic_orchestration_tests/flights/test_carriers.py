@@ -39,7 +39,7 @@ def state(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Databa
 
 
 def announce(lake: FlightsLake, *keys: str) -> None:
-    """The files are there, as Dagster is told."""
+    """The files are there, as Dagster's metadata says."""
     for key in keys:
         lake.instance.report_runless_asset_event(
             dg.AssetMaterialization(["raw", "flights"], partition=key)

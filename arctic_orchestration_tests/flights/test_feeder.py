@@ -48,7 +48,7 @@ class House:
         return sorted(f"{asset_of(landed.file.feed)} {landed.file.key}" for landed in found)
 
     def announced(self) -> list[str]:
-        """What Dagster was told of, sorted, as often as it was told."""
+        """What was reported to Dagster, sorted, as often as it was reported."""
         return sorted(
             f"{asset_of(feed)} {record.partition_key}"
             for feed in FEEDS

@@ -110,7 +110,7 @@ def test_a_week_fed_by_feeders_that_are_killed_at_random_is_whole(
 
 
 def test_a_file_without_its_marker_is_not_there(tmp_path: Path) -> None:
-    """A reader is told how to land it."""
+    """A reader learns how to land it."""
     landing = Landing(tmp_path)
     path = landing.path(EWR)
     path.parent.mkdir(parents=True)

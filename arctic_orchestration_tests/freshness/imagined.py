@@ -153,7 +153,7 @@ class Place:
         return result
 
     def submit(self, *names: str, **how: Any) -> list[Submission]:
-        """Submits tasks as somebody of this cluster."""
+        """Submits tasks as a person of this cluster."""
         with self.world.state.begin() as tx:
             how = {"by": "ann", "cluster": self.cluster, **how}
             return submissions.submit(tx, list(names), time=self.world.clock, **how)

@@ -125,7 +125,7 @@ _META = "tasks[0].dependenciesWithMeta"
 _OF_ROUTES = f"{_META}.delays_by_route"
 
 #: Where another value stands (``...``: nothing stands there any more), and what was expected.
-#: The last one: where that is told, if not there.
+#: The last one: where that is reported, if not there.
 BAD: list[tuple[str, object, str, str | None]] = [
     ("name", ..., _REQUIRED, None),
     ("name", "", "letters, digits and _", None),
@@ -283,7 +283,7 @@ def test_a_file_that_is_none_is_refused(
 
 
 def test_the_batch_of_the_documentation_is_one() -> None:
-    """And what it says of bad ones is what they are told."""
+    """And what it says of bad ones is what they get."""
     page = Path(__file__).parents[2].joinpath("docs/freshness.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     form = json.loads(example)

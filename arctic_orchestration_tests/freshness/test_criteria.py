@@ -106,7 +106,7 @@ _MOMENTS = st.datetimes(
 def test_it_is_fresh_until_the_reported_moment(
     made: datetime, zone: str, hours: float | None, after: float
 ) -> None:
-    """``fresh_until`` and ``required_since`` are one rule, told from both ends."""
+    """``fresh_until`` and ``required_since`` are one rule, seen from both ends."""
     now = made + timedelta(hours=after)
     fresh = is_fresh(made, required_since(hours, zone, now))
     end = fresh_until(made, hours, zone)

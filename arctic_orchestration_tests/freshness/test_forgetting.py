@@ -57,7 +57,7 @@ def test_a_parent_of_the_batch_is_submitted_where_a_sensor_was_seen_lately(world
 
 
 def test_a_location_is_forgotten_with_all_that_waits_for_its_ticks(world: World) -> None:
-    """Its tasks can be acquired by others, and who waits for them is told at once."""
+    """Its tasks can be acquired by others, and who waits for them learns it at once."""
     old = world.place(spec("flights"), spec("fleet"), cluster="west", location="old")
     east = world.place(spec("delays", ["flights"]), cluster="east")
     child, _ = east.submit("delays", with_parents=True)

@@ -37,7 +37,7 @@ def test_parents_come_before_children() -> None:
 
 
 def test_who_needs_whom() -> None:
-    """Each edge is told from both ends."""
+    """Each edge is shown at both ends."""
     graph = TaskGraph(DIAMOND)
     day = Need(hours=24, zone="UTC")
     assert graph.parents("d") == (

@@ -1,4 +1,4 @@
-"""What people are told of tasks that failed: each cause once, under the right title."""
+"""The notices of tasks that failed: each cause once, under the right title."""
 
 import sqlalchemy as sa
 
@@ -12,7 +12,7 @@ from arctic_orchestration_tests.freshness.imagined import NOON, Place, World, sp
 
 
 def _titles(world: World, cluster: str = "east") -> list[str]:
-    """The titles of what the people of a cluster are told, in order."""
+    """The titles of the notices of a cluster, in order."""
     query = (
         sa.select(notices.c.event, notices.c.schedule, notices.c.reason)
         .join(locations, locations.c.id == notices.c.location_id)
@@ -52,7 +52,7 @@ def test_a_failure_is_reported_once_and_not_for_each_descendant(world: World) ->
 
 
 def test_the_title_says_how_a_run_ended(world: World) -> None:
-    """Canceled by somebody, or never begun: neither has failed at work."""
+    """Canceled by a person, or never begun: neither has failed at work."""
     east = world.place(spec("a"), spec("b"))
     east.submit("a")
     east.tick()

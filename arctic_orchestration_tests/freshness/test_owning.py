@@ -49,7 +49,7 @@ def owners(state: Database) -> Owners:
 
 
 def test_one_owner_at_a_time_and_each_has_a_higher_token(owners: Owners) -> None:
-    """The second is told who has it, and has it at the moment at which the lease is over."""
+    """The second learns who has it, and has it at the moment at which the lease is over."""
     assert owners.acquire("ann") == Acquired(token=1, expires_at=NOON + 60 * SECOND)
     busy = owners.acquire("ben")
     assert isinstance(busy, Busy)

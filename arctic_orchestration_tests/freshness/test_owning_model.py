@@ -149,7 +149,7 @@ def test_the_model_notices_a_publication_without_a_check(
     with pytest.raises(Exception):  # noqa: B017, PT011 - an assertion, or what the database says
         run_state_machine_as_test(
             machine(state),
-            # It need not be told in the shortest way.
+            # It need not be described in the shortest way.
             settings=settings(
                 max_examples=50, stateful_step_count=25, phases=[Phase.generate], **how
             ),

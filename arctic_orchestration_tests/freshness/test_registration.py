@@ -78,7 +78,7 @@ def test_a_task_that_is_declared_no_more_fails_what_waits_for_it(world: World) -
 
 
 def test_two_dagster_instances_of_one_cluster_name_do_not_make_a_task_twice(world: World) -> None:
-    """The location is the first one's; the other one is told what to set, and requests nothing."""
+    """The location is the first one's; the other one learns what to set, and requests nothing."""
     first = world.place(spec("report", kind="job"))
     second = Place(world, "east", "lake", [spec("report", kind="job")])
     second.storage_id = "storage of another instance"
@@ -118,7 +118,7 @@ def test_of_two_instances_that_begin_at_once_one_is_refused(world: World) -> Non
 
 
 def test_two_locations_cannot_each_bring_half_of_a_cycle_at_once(world: World) -> None:
-    """Registrations take turns: one of the two is registered, the other one is told."""
+    """Registrations take turns: one of the two is registered, the other one is refused."""
     east = world.place(spec("x"), cluster="east")
     west = world.place(spec("y"), cluster="west")
     for number in range(5):

@@ -30,7 +30,7 @@ def test_each_step_has_a_sentence() -> None:
 
 
 def noticed(world: World) -> dict[tuple[str, str], str]:
-    """What people are told, with the reasons."""
+    """The statuses that people see, with the reasons."""
     with world.state.read() as tx:
         query = sa.select(notices.c.event, notices.c.schedule, notices.c.reason)
         return {(row.event, row.schedule): row.reason for row in tx.execute(query)}
@@ -79,7 +79,7 @@ def test_people_are_notified_of_what_fell_silent_for_good(world: World) -> None:
 def test_the_log_hears_of_a_step_once_it_is_committed(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is rolled back was never told."""
+    """What is rolled back was never reported."""
     event = StatusEvent(
         task="flights", step=Step.FRESH, reason="so it is", at=world.clock.now, cluster="east"
     )
@@ -97,7 +97,7 @@ def test_the_log_hears_of_a_step_once_it_is_committed(
 def test_a_sink_of_ones_own_is_one_small_class(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told of each step, in its transaction."""
+    """It gets each step, in its transaction."""
 
     class Heard:
         steps: list[str]

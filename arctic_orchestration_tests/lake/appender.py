@@ -1,4 +1,4 @@
-"""Processes that make a table, or append to one, when they are told to."""
+"""Processes that make a table, or append to one, on request."""
 
 from multiprocessing.connection import Connection
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files that nobody knows, below a table: planted, made old, and told when they are removed."""
+"""Unknown files below a table: planted, made old, and listed when they are removed."""
 
 import os
 from datetime import UTC, datetime, timedelta

@@ -8,7 +8,7 @@
         other.ends()
 
 Each change is made on the condition that the head is the one that was looked at; another writer
-that was first leads to another look. So whatever is lost was lost by somebody else.
+that was first leads to another look. So whatever is lost was lost by another writer.
 """
 
 import os
@@ -39,7 +39,7 @@ _SECONDS = 120
 
 
 class RacingWriter:
-    """One process that changes the table when it is told to."""
+    """One process that changes the table on request."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

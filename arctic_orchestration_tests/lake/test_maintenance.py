@@ -263,7 +263,7 @@ def test_a_file_that_cannot_be_removed_is_reported_and_the_others_go(
     done = expire_snapshots(table, older_than=LATER)
     [failed] = done.failed
     assert (failed.path, failed.reason) == (stuck, "read-only")
-    # Somebody else removed the manifest a moment before.
+    # Another process removed the manifest a moment before.
     assert {file.path for file in done.files} == {file.path for file in would.files} - {stuck}
 
 

@@ -172,7 +172,7 @@ def test_a_checksum_of_hadoop_goes_with_its_file(table: Table) -> None:
 def test_what_is_committed_while_files_are_listed_is_known(
     table: Table, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files a week old that somebody else adds to the table after the listing, twice."""
+    """Files a week old that another writer adds to the table after the listing, twice."""
     first, second = plant(table, "data/first.parquet"), plant(table, "data/second.parquet")
     lost = plant(table, "data/lost.parquet")
     other = catalog.load_table("lake.flights")

@@ -1,4 +1,4 @@
-"""How paths of one file are told to be the same, and those of two are not."""
+"""Which paths are of the same file, and which are of two."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """Which snapshots and refs have had their time, on histories that are written down manually.
 
-Snapshot 1 is a day old and snapshot 10 is ten days old; a history is told from its head backwards.
+Snapshot 1 is a day old and snapshot 10 is ten days old; a history is given from its head backwards.
 """
 
 from collections.abc import Callable, Sequence

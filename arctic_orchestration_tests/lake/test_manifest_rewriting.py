@@ -230,7 +230,7 @@ def test_a_commit_whose_answer_is_lost_is_recognised(
 def test_a_killed_process_leaves_the_table_as_it_was_or_as_it_shall_be(
     settings: Settings, catalog: Catalog, step: str
 ) -> None:
-    """SIGKILL at every step; what it wrote in vain are orphans."""
+    """SIGKILL at every step; what it wrote until then are orphans."""
     table = table_of(catalog, 2, 3)
     files = {file.path for file in live_files(table).files}
     commit_until(settings.lake, "lake.three", (), step)

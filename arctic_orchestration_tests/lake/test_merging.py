@@ -288,7 +288,7 @@ def test_a_null_in_a_required_column_stays(
 def test_row_groups_are_appended_when_that_is_requested(
     spark: SparkSession, catalog: Catalog
 ) -> None:
-    """The rows are counted there too; asked for nothing, the reason of the choice is told."""
+    """The rows are counted there too; asked for nothing, the result says why it was chosen."""
     table = ensure_table(catalog, "lake.appended", ID)
     fill(table, *numbered([1, 2], [3]))
     if is_over_connect(spark):

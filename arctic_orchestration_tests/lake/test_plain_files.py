@@ -149,7 +149,7 @@ def test_the_level_of_compression_is_the_tables(
 def test_why_spark_reads_a_group(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Very many deletes by value, other types, days of another calendar; each is told."""
+    """Very many deletes by value, other types, days of another calendar; each is named."""
     table = ensure_table(catalog, "lake.reasons", ID)
     fill(table, [{"id": 1, "text": "a"}], [{"id": 2, "text": "b"}])
     group = group_of(table)

@@ -36,7 +36,7 @@ def merged(table: Table) -> Replacement:
 
 
 class Calls:
-    """What happened, in order; commits are taken, refused or lost as they are told to be."""
+    """What happened, in order; commits are taken, refused or lost as it is given."""
 
     def __init__(self, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
         self.events: list[str] = []

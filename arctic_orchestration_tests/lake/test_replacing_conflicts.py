@@ -120,7 +120,7 @@ def test_a_later_equality_delete_is_no_conflict_and_applies_to_the_outputs(
 
 
 def test_an_input_that_is_gone_is_a_conflict(table: Table, files: list[str]) -> None:
-    """Somebody overwrote the partition; its old rows do not come back."""
+    """The partition was overwritten; its old rows do not come back."""
     merged = merge(table, plan(table, files[:3]))
     table.overwrite(arrow([(7, "JFK")]), overwrite_filter="origin == 'JFK'")
     assert refused(table, merged) == f"{merged.group.files[0].path} is no longer in the table"
@@ -249,7 +249,7 @@ def test_a_table_that_was_made_again_is_a_conflict(
     add(again, (1, "JFK"))
     done = replace_files(table, [merged])
     assert done.conflicts == {"task-1": "the table was dropped and made again"}
-    # Also for somebody who loaded the new one.
+    # Also for a process that loaded the new one.
     assert refused(again, merged) == f"{merged.group.files[0].path} is no longer in the table"
 
 

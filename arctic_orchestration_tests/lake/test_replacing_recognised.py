@@ -87,7 +87,7 @@ def test_one_output_that_is_left_is_enough(
 def test_what_was_never_made_is_a_conflict_when_its_files_are_overwritten(
     table: Table, merged: Replacement
 ) -> None:
-    """All inputs are gone, no snapshot has an output: the history is looked through in vain."""
+    """All inputs are gone, no snapshot has an output: the history does not contain it."""
     table.overwrite(arrow([(5, "JFK")]))
     assert list(replace_files(table, [merged]).conflicts) == ["task-1"]
 

@@ -69,7 +69,7 @@ def left_below(table: Table) -> list[Path]:
 
 
 def test_a_broken_page_and_a_full_disk_leave_nothing(spark: SparkSession, catalog: Catalog) -> None:
-    """The first line of the cause is told, and no output is there."""
+    """The error has the first line of the cause, and no output is there."""
     table = ensure_table(catalog, "lake.broken", ID)
     some = [{"id": n, "text": f"{n * 7919:050}"} for n in range(1000)]
     fill(table, some, some)

@@ -1,4 +1,4 @@
-"""A process that dispatches one location, as long as it is told to; and one without its lock."""
+"""A process that dispatches one location, until it is stopped; and one without its lock."""
 
 import time
 from collections import Counter
@@ -91,7 +91,7 @@ def dispatch(
     *,
     with_lock: bool = True,
 ) -> None:
-    """Ticks until told to stop, and then until nothing happens any more; reports what it did."""
+    """Ticks until it is to stop, and then until nothing happens any more; reports what it did."""
     end_with_the_parent()
     # Small readings: the two then take turns often.
     vars(scheduling_engine)["EVENTS_AT_ONCE"] = _EVENTS_AT_ONCE

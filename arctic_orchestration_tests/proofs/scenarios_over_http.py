@@ -1,4 +1,4 @@
-"""The eight scenarios of ``acceptance``, told by a person who has HTTP alone.
+"""The eight scenarios of ``acceptance``, by a person who has HTTP alone.
 
 Each is a generator: it acts and checks, and yields the minute at which it goes on. All run side by
 side on one clock, which jumps from one of these minutes to the next.

@@ -1,4 +1,4 @@
-"""A feed and runs in tables, for several dispatchers of one location; their time is told."""
+"""A feed and runs in tables, for several dispatchers of one location; their time is given."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Run queues made up for tests, and Dagster's daemon going through them, as a model.
+"""Invented run queues, and Dagster's daemon going through them, as a model.
 
 The model is Dagster's own: its counter of tag limits, its order of priorities.
 """

@@ -153,7 +153,7 @@ def test_a_window_that_is_held_says_for_what_it_waits() -> None:
 
 @pytest.mark.parametrize("kind", Pausable)
 def test_what_is_paused_is_shut_and_says_why(kind: Pausable) -> None:
-    """It is told before other gates of the run."""
+    """It comes before other gates of the run."""
     name = "low" if kind is Pausable.QUEUE else "few"
     word = Pause(kind=kind, name=name, paused=True, reason="maintenance", at=NOON)
     of = gates(QUEUES, [], manual=[word])

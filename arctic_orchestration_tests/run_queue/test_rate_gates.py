@@ -34,7 +34,7 @@ def test_a_rate_that_was_exceeded_says_when_there_is_room_again() -> None:
 
 
 def test_a_rate_counts_what_passes_in_this_plan_in_its_text() -> None:
-    """The run after the last one that may start is told so."""
+    """The run after the last one that may start has that as its reason."""
     (gate,) = gates_of(gates(API, []), API)
     gate.taken = 2
     assert not gate.is_open

@@ -98,7 +98,7 @@ def test_of_several_queues_that_match_the_one_with_the_highest_level_has_the_run
 
 
 def test_without_queues_a_run_is_in_none() -> None:
-    """Its tag says so in vain, and is no problem: it may be another tool's."""
+    """Its tag has no effect, and is no problem: it may be another tool's."""
     standing = standing_of(run_of(tags={"arctic/queue": "slow"}), GROUPS_ALONE)
     assert (standing.queue, standing.problems) == (None, ())
 
@@ -213,7 +213,7 @@ def test_a_rate_that_let_a_run_start_does_not_let_its_retry_start() -> None:
 
 
 def test_without_queues_and_seconds_a_level_nothing_ages() -> None:
-    """Dagster's priority stays what somebody wrote; seconds a level alone let it age."""
+    """Dagster's priority stays as it was written; seconds a level alone let it age."""
     facts = run_of("load_a", tags={"dagster/priority": "5"})
     assert tags_for(facts, standing_of(facts, GROUPS_ALONE), GROUPS_ALONE, NOON) == {
         "arctic/group.warehouse": "at most 3 at once"

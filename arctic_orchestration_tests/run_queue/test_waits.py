@@ -49,7 +49,7 @@ def test_a_reported_wait_is_kept_until_the_next_report(database: Database) -> No
 
 
 def test_what_waits_no_more_is_forgotten(database: Database) -> None:
-    """Only those; to forget nobody, or somebody unknown, changes nothing."""
+    """Only those; to forget none, or an unknown one, changes nothing."""
     with database.begin() as tx:
         note(tx, "default", {"r1": FULL, "r2": FULL, "r3": SHUT}, NOON, {})
         forget(tx, "default", [])

@@ -23,7 +23,7 @@ def found(trigger: Any, *constraints: Any, **fields: Any) -> list[tuple[str, obj
 
 
 def stored(**fields: Any) -> Schedule:
-    """A schedule as the database holds it: whoever defines one is told of contradictions."""
+    """A schedule as the database holds it: contradictions are reported to its author."""
     written = {"name": "s", "target": {"job": "j"}, **fields}
     written["trigger"] = written["trigger"].to_form()
     written["constraints"] = [c.to_form() for c in written.get("constraints", ())]

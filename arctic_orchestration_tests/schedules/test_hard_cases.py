@@ -193,7 +193,7 @@ def test_within_counts_from_the_tick_of_elapsed_not_from_a_later_event(world: Ma
 
 
 def test_an_event_that_is_reported_late_does_not_move_elapsed_back(world: MakeWorld) -> None:
-    """The event of minute 5 is told after that of minute 30."""
+    """The event of minute 5 arrives after that of minute 30."""
     here = world([schedule(on.elapsed(HOUR, since=on.partitions("raw/a")))])
     here.feed.arrive("raw/a", "2", moment=at(30 * M))
     here.tick(30 * M)

@@ -1,4 +1,4 @@
-"""What Prometheus is told: numbers worked out from what a few jobs go through."""
+"""What Prometheus reads: numbers worked out from what a few jobs go through."""
 
 import socket
 import urllib.request

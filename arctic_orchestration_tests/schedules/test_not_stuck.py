@@ -107,7 +107,7 @@ def test_a_retry_that_never_comes_ends_the_job(world: MakeWorld) -> None:
 
 
 def test_a_late_retry_is_found_and_kept(world: MakeWorld) -> None:
-    """The retry exists, though no event told of it: the job goes on with it."""
+    """The retry exists, though there was no event of it: the job goes on with it."""
     here = world([schedule()])
     here.dagster.retries_enabled = True
     here.feed.arrive("raw/a", "1")

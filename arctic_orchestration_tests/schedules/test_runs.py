@@ -1,4 +1,4 @@
-"""What becomes of a job with its run: started, lost, retried, deleted, or somebody else's."""
+"""What becomes of a job with its run: started, lost, retried, deleted, or another job's."""
 
 from dataclasses import replace
 

@@ -134,7 +134,7 @@ def test_a_long_value_is_shortened(client: TestClient) -> None:
 def test_a_database_that_is_away_is_unavailable(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trying again is safe; neither address nor user of the database is told."""
+    """Trying again is safe; neither address nor user of the database is shown."""
 
     def fail(self: Database) -> Any:
         raise DatabaseUnavailable("no answer from secret@db.internal")

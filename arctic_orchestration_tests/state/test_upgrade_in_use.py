@@ -109,7 +109,7 @@ def test_schedules_go_on_where_the_earlier_version_left_them(
             try:
                 database = Database.open(empty_url)
             except SchemaOutdated:
-                # Until somebody has upgraded it; on SQLite, the first one does.
+                # Until it was upgraded; on SQLite, the first one does.
                 continue
             with closing(database):
                 requests = replace(here, database=database).new_engine().tick(at(4)).requests

@@ -51,7 +51,7 @@ WORKER = (
 )
 COMMITTER = (
     "COMMITTER_LEASED",  # it has the table, and has not read it
-    "SNAPSHOT_WRITTEN",  # manifests and list are written, the catalog was not told
+    "SNAPSHOT_WRITTEN",  # manifests and list are written, the catalog does not know
     "SNAPSHOT_COMMITTED",  # the catalog has the snapshot, the state database does not know
     "COMMIT_REPORT_WRITTEN",  # inside the transaction of the report, before its commit
     "COMMIT_REPORTED",  # after it

@@ -1,7 +1,7 @@
 """Tables that writers write to while they are compacted, and what must be in them.
 
 Each table has a writer, a process of its own, and a model: rows by their ids, changed as the writer
-is told to change the table. A writer does one thing after the other, and tries again what another
+is asked to change the table. A writer does one thing after the other, and tries again what another
 one's commit got in the way of; so the model is what any reader must find, whoever else writes.
 """
 

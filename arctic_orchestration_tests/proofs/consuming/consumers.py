@@ -1,4 +1,4 @@
-"""Processes that consume partitions, each until it is told to stop, or is killed."""
+"""Processes that consume partitions, each until it is to stop, or is killed."""
 
 import contextlib
 import os
@@ -38,7 +38,7 @@ results = sa.Table(
     sa.Column("partition", sa.Text, nullable=False),
     sa.Column("token", sa.BigInteger, nullable=False),
 )
-#: Who was told that its lease is another one's.
+#: Whose lease was found to be another one's.
 refused = sa.Table("refused", _metadata, sa.Column("owner", sa.Text, nullable=False))
 
 

@@ -62,7 +62,7 @@ class Scene:
         self.arrived += keys
 
     def live(self) -> list[Any]:
-        """The leases that somebody has."""
+        """The leases that are held."""
         with self.database.read() as tx:
             return partition_leases.live_leases(tx, store.by_name(tx, "default", NAME).id)
 
@@ -84,7 +84,7 @@ class Scene:
             return list(tx.execute(sa.select(results.c.partition)).scalars())
 
     def refusals(self) -> int:
-        """How often a process was told that it has lost its lease."""
+        """How often a process found that it has lost its lease."""
         with self.database.read() as tx:
             return int(tx.execute(sa.select(sa.func.count()).select_from(refused)).scalar_one())
 

@@ -10,7 +10,7 @@ from arctic_orchestration_tests.proofs.coordinator.timed_launcher import SECONDS
 
 @dg.op
 def work(context: dg.OpExecutionContext) -> None:
-    """Where a real process executes it: works for as long as the run says, or until it is told."""
+    """Where a real process executes it: works for as long as the run says, or until it is ended."""
     lasting = context.run.tags.get(SECONDS)
     if lasting is not None:
         time.sleep(float(lasting))

@@ -106,7 +106,7 @@ def test_runs_launched_outside_the_queue_take_places(run_queue: Callable[..., Ru
 def test_runs_outside_that_belong_to_no_group_take_no_place(
     run_queue: Callable[..., RunQueue],
 ) -> None:
-    """The control: what takes the places is the group, not that somebody is in progress."""
+    """The control: what takes the places is the group, not that a run is in progress."""
     queue = run_queue(daemon=False, groups=GROUPS, max_concurrent_runs=20)
     for _ in range(LIMIT - 1):
         queue.launch_outside("plain")

@@ -143,7 +143,7 @@ def _make_what_is_requested(database: Database, luck: random.Random) -> None:
         database=database,
         cluster=REQUESTED,
         location="lake",
-        # A run that falls silent is made up for once, under another token.
+        # A run that falls silent is replaced once, under another token.
         declared=[TaskSpec.parse({"name": task, "target": task, "retries": 1}) for task in TASKS],
         runs=NoRuns(),
         life=LIFE,

@@ -8,7 +8,7 @@ FULL = os.environ.get("ARCTIC_PROOF") == "full"
 
 #: publications by owners that are killed and stopped meanwhile
 PUBLICATIONS = 300 if FULL else 12
-#: owners that were stopped until somebody had taken over, and owners that were killed
+#: owners that were stopped until another one had taken over, and owners that were killed
 STOPPED, KILLED = (60, 40) if FULL else (3, 2)
 #: how long a lease holds in these proofs
 LIFE = timedelta(seconds=0.5)

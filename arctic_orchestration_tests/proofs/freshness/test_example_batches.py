@@ -80,7 +80,7 @@ class Example:
 
 @pytest.fixture
 def example(state: Database, database_url: str, tmp_path: Path) -> Iterator[Example]:
-    """Its processes run, its lake holds two days, and both locations have told their tasks."""
+    """Its processes run, its lake holds two days, and both have registered their tasks."""
     home = tmp_path / "home"
     home.mkdir()
     write_dagster_yaml(home)

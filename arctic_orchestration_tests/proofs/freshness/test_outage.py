@@ -42,7 +42,7 @@ def test_while_the_database_is_away_nothing_begins_and_then_all_is_made_once(
     """The east makes ``held`` meanwhile; both have submissions at which nobody has looked yet.
 
     An outage that is shorter than the lease changes nothing for the run. In a longer one it is
-    stopped when its lease can be trusted no more, and made up for under another token. Without an
+    stopped when its lease can be trusted no more, and replaced under another token. Without an
     outage, the control, the west begins at once.
     """
     life = timedelta(seconds=_LIFE[how_long])

@@ -17,7 +17,7 @@ _KINDS = (REQUESTED, MANUAL)
 
 
 def test_no_superseded_owner_publishes(state: Database, database_url: str) -> None:
-    """Four owners, hours apart by their clocks, three tasks, and somebody who kills and stops.
+    """Four owners, hours apart by their clocks, three tasks, and a process that kills owners.
 
     Runs that were requested and runs that a person started are disturbed in turn.
     """

@@ -1,4 +1,4 @@
-"""What a run queue says in a test, and the time that it is told."""
+"""What a run queue says in a test, and the time that it is given."""
 
 import contextlib
 import logging

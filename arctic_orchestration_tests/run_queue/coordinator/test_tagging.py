@@ -157,7 +157,7 @@ def test_a_run_is_tagged_once_however_often_it_is_submitted(
 def test_a_run_that_was_launched_past_the_queue_is_not_tagged(
     ruled: Callable[..., RunQueue], tag_writes: list[dict[str, str]]
 ) -> None:
-    """Nor when somebody submits it afterwards."""
+    """Nor when it is submitted afterwards."""
     queue = ruled()
     run = queue.submit("load", status=Status.STARTED)
     queue.coordinator.submit_run(SubmitRunContext(run, queue.context.create_request_context()))

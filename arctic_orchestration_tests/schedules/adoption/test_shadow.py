@@ -247,7 +247,7 @@ def test_a_crash_changes_nothing_and_the_command_is_repeated(
 
 
 def test_failures_and_missing_decisions_differ() -> None:
-    """Both failed: the same. What Dagster has not evaluated yet, or fails to, is told apart."""
+    """Both failed: the same. What Dagster has not evaluated yet, or fails to, is distinguished."""
 
     def decision(outcome: Outcome, *keys: int) -> Decision:
         at = datetime(2026, 3, 2, 10, tzinfo=UTC)

@@ -40,7 +40,7 @@ def test_a_group_is_counted_under_its_own_name() -> None:
 
 
 def test_a_delay_ends_exactly_after_its_duration() -> None:
-    """Held until ninety minutes past noon, and told when to look again."""
+    """Held until ninety minutes past noon, with the time of the next check."""
     delay = only.delay("1h30m")
     early = delay.decide(Known(), NOW + timedelta(minutes=90, microseconds=-1))
     assert early.decision is Decision.HOLD

@@ -1,4 +1,4 @@
-"""News to be told, and channels in memory that can be made to refuse or to hang."""
+"""News to be sent, and channels in memory that can be made to refuse or to hang."""
 
 import threading
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Who is told what is in the outbox, how often, and what a failing channel does."""
+"""Who receives which notices, how often, and what a failing channel does."""
 
 import itertools
 import logging
@@ -76,7 +76,7 @@ def test_a_notice_without_subscriber_is_done(
 def test_a_failing_channel_is_retried_and_the_others_are_not(
     post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
 ) -> None:
-    """After 1 minute, 5, 30, 2 hours; the good channel is told once."""
+    """After 1 minute, 5, 30, 2 hours; the good channel gets one message."""
     post.channels({"url": "json://good"}, {"url": "json://bad"})
     write(news())
     post.boxes["bad"] = Postbox()
@@ -116,7 +116,7 @@ def test_a_channel_that_hangs_delays_no_other(
     write: Callable[..., None],
     rows: Callable[[], list[Any]],
 ) -> None:
-    """The others are told; it is left alone until it answers, and then told again."""
+    """The others get their messages; it gets the next one after it has answered."""
     post = Post(database, tmp_path, patience=timedelta(milliseconds=50))
     post.channels({"url": "json://hangs"}, {"url": "json://good"})
     hangs = post.boxes["hangs"] = Postbox()
@@ -187,7 +187,7 @@ def test_a_flood_is_sent_in_as_many_messages_as_the_limit_allows(
     assert post.send(0) == 47
     messages = post.boxes["a"].messages
     assert post.boxes["a"].names == [f"s{n}" for n in range(1, 11)]
-    # Of 30 failures ten are told, and of 17 that were skipped none.
+    # Of 30 failures ten are sent, and of 17 that were skipped none.
     line = "and 37 more were held back (run_failed 20, skipped 17)"
     assert messages[9].body("default/here").endswith(line)
     assert "held back" not in messages[8].body("default/here")
@@ -213,7 +213,7 @@ def test_a_message_that_failed_takes_no_place_of_the_limit(
 def test_what_comes_past_the_limit_waits_until_there_is_room(
     post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
 ) -> None:
-    """No attempt is counted, and all of it is told in the first message that may be sent."""
+    """No attempt is counted, and the first message that may be sent has all of it."""
     post.channels({"url": "json://a", "limit": {"count": 2, "per": "1h"}})
     write(news(1))
     post.send(0)

@@ -1,4 +1,4 @@
-"""The outbox: what is written with its cause, claimed, told and forgotten."""
+"""The outbox: what is written with its cause, claimed, sent and deleted."""
 
 import threading
 from collections.abc import Callable

@@ -136,7 +136,7 @@ def test_a_run_ends_as_a_line_says_or_succeeds_after_its_duration() -> None:
 
 
 def test_a_run_that_never_started_is_requested_again() -> None:
-    """Its request failed before it ran: the job launches a second run, and both are told."""
+    """Its request failed before it ran: the job launches a second run, and both are reported."""
     decisions = simulated(
         [schedule()],
         happens(
@@ -277,7 +277,7 @@ def test_cron_to_come_is_not_waiting_unless_an_end_is_given() -> None:
 
 
 def test_it_stops_at_the_end_that_was_given_whatever_waits_and_whatever_lines_come() -> None:
-    """The hold is told at 0; the launch at 90 and the line at 100 lie behind the end."""
+    """The hold is reported at 0; the launch at 90 and the line at 100 lie behind the end."""
     held = schedule(constraints=[{"delay": {"duration": "90s"}}])
     timeline = happens((0, arrives("1")), (100, arrives("2")))
     assert simulated([held], timeline, until=BEGIN + timedelta(seconds=89)) == [

@@ -49,6 +49,6 @@ def test_it_fires_with_a_change() -> None:
 
 @pytest.mark.parametrize("state", ["unknown", "FAIL", [], ["fail", "x"]])
 def test_other_states_are_refused(state: str) -> None:
-    """A schedule that waits for the state of a policy that is not known would wait in vain."""
+    """A schedule that waits for the state of a policy that is not known would wait for ever."""
     with pytest.raises(InvalidDefinition, match="freshness.state"):
         on.freshness("raw/orders", state=state)

@@ -34,7 +34,7 @@ def configured(make_queue: Callable[..., RunQueue], coordinator: str) -> Callabl
 
 
 def without_rules(made: Any) -> RunQueueConfig:
-    """What the daemon is told, without the limits of our own tags."""
+    """What the daemon gets, without the limits of our own tags."""
     config: RunQueueConfig = made.get_run_queue_config()
     limits = [dict(limit) for limit in config.tag_concurrency_limits]
     stock = [limit for limit in limits if not limit["key"].startswith("arctic/")]
