@@ -89,15 +89,20 @@ class Notifier:
         self._read: tuple[int, int] | str | None = None
         self._work = threading.Event()
         self._thread: threading.Thread | None = None
+        self._starts = threading.Lock()
         self._closed = False
         #: why no notices are sent, if the file or the database has a problem
         self.problem: str | None = None
 
     def wake(self) -> None:
         """Makes the background thread send due notices; returns at once."""
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="arctic-notices", daemon=True)
-            self._thread.start()
+        # Sensors tick in different threads: one round at a time.
+        with self._starts:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._run, name="arctic-notices", daemon=True
+                )
+                self._thread.start()
         self._work.set()
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -326,3 +327,30 @@ def test_a_limit_outlives_the_process(
     assert next_process.send(700) == 0
     assert next_process.send(3_600) == 1, "the first message was an hour ago"
     assert next_process.boxes["a"].names == ["s5"]
+
+
+def test_sensors_that_tick_at_once_start_one_thread(
+    post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two would send at once, and each would find the channel busy with the other's message."""
+    both, started = threading.Barrier(2), []
+
+    class Slow(threading.Thread):
+        is_started = False
+
+        def is_alive(self) -> bool:
+            return self.is_started
+
+        def start(self) -> None:
+            started.append(self)
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.5)
+            self.is_started = True
+
+    sensors = [threading.Thread(target=post.notifier.wake) for _ in range(2)]
+    monkeypatch.setattr(threading, "Thread", Slow)
+    for sensor in sensors:
+        sensor.start()
+    for sensor in sensors:
+        sensor.join()
+    assert len(started) == 1
