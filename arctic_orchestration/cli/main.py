@@ -1,5 +1,6 @@
 """The ``arctic`` command."""
 
+import os
 import sys
 from typing import Annotated, Any, NoReturn
 
@@ -117,9 +118,24 @@ def main() -> None:
         if missing is None:
             raise
         _fail(missing)
+    except OSError as error:
+        if not _is_of_output(error):
+            raise
+        # Python would try again at the end, and print a traceback of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _fail(f"standard output: {error.strerror}; what was changed before stays changed", code=1)
 
 
-def _fail(error: ArcticError) -> NoReturn:
+def _is_of_output(error: OSError) -> bool:
+    """Returns whether standard output still refuses what it refused with the error."""
+    try:
+        print(flush=True)
+    except OSError as again:
+        return again.errno == error.errno
+    return False
+
+
+def _fail(error: object, *, code: int = 2) -> NoReturn:
     text = escape(str(error), lines=True)
     Console(stderr=True).print(f"[red]error:[/] {text}", highlight=False)
-    sys.exit(2)
+    sys.exit(code)
