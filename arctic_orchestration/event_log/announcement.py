@@ -15,6 +15,7 @@ from arctic_orchestration.dagster_internals import (
     store_runless_entries,
 )
 from arctic_orchestration.errors import ConfigurationError, DatabaseUnavailable
+from arctic_orchestration.state.dialect import driver_errors
 
 #: the tag of materializations with the id of their announcement
 ANNOUNCEMENT_TAG = "arctic/announcement"
@@ -109,6 +110,8 @@ class Announcer:
         try:
             store_runless_entries(self._storage, entries, is_new)
         except sa.exc.SQLAlchemyError as error:
+            raise DatabaseUnavailable(f"Dagster's event log: {error}") from error
+        except driver_errors() as error:
             raise DatabaseUnavailable(f"Dagster's event log: {error}") from error
 
     def _lock(self, connection: sa.Connection, id: str) -> None:

@@ -227,6 +227,8 @@ def _translated() -> Iterator[None]:
         ) from error
     except sa.exc.InterfaceError as error:
         raise DatabaseUnavailable(f"The state database did not answer: {error.orig}") from error
+    except dialect.driver_errors() as error:
+        raise DatabaseUnavailable(f"The state database did not answer: {error}") from error
 
 
 def _is_read_only(error: sqlite3.Error) -> bool:

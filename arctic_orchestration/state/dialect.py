@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sqlite3
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -116,6 +117,15 @@ def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
     if busy_seconds < BUSY_SECONDS:
         _limit_transactions(engine, int(busy_seconds * 1000))
     return engine
+
+
+def driver_errors() -> tuple[type[Exception], ...]:
+    """Returns the errors of Postgres's driver about the server, if the driver is loaded.
+
+    SQLAlchemy raises them as they are when a connection ends while its isolation level is set.
+    """
+    driver: Any = sys.modules.get("psycopg2")
+    return () if driver is None else (driver.OperationalError, driver.InterfaceError)
 
 
 def with_driver(url: sa.URL) -> sa.URL:

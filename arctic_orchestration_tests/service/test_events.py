@@ -6,8 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import dagster as dg
+import psycopg2
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
 from arctic_orchestration import dagster_internals
 from arctic_orchestration.event_log import announcement
@@ -278,6 +280,28 @@ def test_the_rows_of_assets_are_written_in_one_order(
     announcer.announce(arrivals[::-1], "id2", 0)
     assert len(stored) == 24
     assert stored[:12] == stored[12:]
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+@pytest.mark.parametrize("of", ["READ COMMITTED", "REPEATABLE READ"], ids=["dagster", "state"])
+def test_a_connection_that_ends_while_its_isolation_level_is_set_is_an_outage(
+    api: MakeApi, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    """SQLAlchemy does not translate the driver's error there."""
+    client = api()
+    setting: Any = PGDialect_psycopg2.set_isolation_level
+    forced = {**DAYS, "force": True}
+
+    def ended(self: Any, connection: Any, level: Any) -> None:
+        if level == of:
+            raise psycopg2.OperationalError("server closed the connection unexpectedly")
+        setting(self, connection, level)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PGDialect_psycopg2, "set_isolation_level", ended)
+        assert client.post("/events", json=forced, headers=KEY).status_code == 503
+    assert client.post("/events", json=forced, headers=KEY).status_code == 200
+    assert keys_of(instance) == [("raw/a", "01"), ("raw/b", "02")]
 
 
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)
