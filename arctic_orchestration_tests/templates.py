@@ -7,6 +7,7 @@ tests on it; a copy is the same database.
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import yaml
 from dagster import DagsterInstance
@@ -73,6 +74,14 @@ def forget_connections(name: str) -> None:
     """Closes the connections that this process keeps to a database of Dagster's, by its name."""
     for url in [url for url in postgres_connections._engines if url.endswith(f"/{name}")]:
         postgres_connections._engines.pop(url).dispose()
+
+
+def give_zone(instance: DagsterInstance, server: PostgresServer, zone: str) -> None:
+    """Gives the sessions of a Dagster database on Postgres another time zone."""
+    storage: Any = instance.event_log_storage
+    name = storage.postgres_url.rsplit("/", 1)[1]
+    server.execute(f"alter database \"{name}\" set timezone to '{zone}'")
+    forget_connections(name)
 
 
 def _migrate(url: str) -> None:

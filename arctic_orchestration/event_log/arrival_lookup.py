@@ -1,7 +1,7 @@
 """Looks up facts about arrivals that their events lack: in bulk, by indexes of Dagster's storage.
 
-The statements are the same on SQLite and Postgres; ``placeholder`` and ``table_of`` of the
-connection give the form of parameters.
+The statements are the same on SQLite and Postgres, apart from ``wiped_at``; ``placeholder`` and
+``table_of`` of the connection give the form of parameters.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -19,11 +19,6 @@ _BACKFILLS = "select run_id, value from run_tags where key = ? and run_id {in}"
 _MATERIALIZED = "e.dagster_event_type = 'ASSET_MATERIALIZATION'"
 _OBSERVED = "e.dagster_event_type = 'ASSET_OBSERVATION'"
 _OUTSIDE = "(e.run_id is null or e.run_id = '')"
-#: A row from before its asset was wiped does not count.
-_NOT_WIPED = (
-    "not exists (select 1 from asset_keys k where k.asset_key = e.asset_key "
-    'and k.wipe_timestamp >= e."timestamp")'
-)
 
 
 def backfills_of(sql: Any, run_ids: Iterable[str]) -> dict[str, str]:
@@ -65,7 +60,7 @@ def _arrived_up_to(
     kinds = _kinds(observed_by_runs)
     exists = " or ".join(
         f"exists (select 1 from event_logs e where e.asset_key = ? and {kind} "
-        f"and {matches} and e.id <= ? and {_NOT_WIPED})"
+        f"and {matches} and e.id <= ? and {_not_wiped(sql)})"
         for kind in kinds
     )
     rows = run_statement(
@@ -91,7 +86,7 @@ def _arrived_above(
     rows = run_statement(
         sql,
         f"select e.id, t.value from {table} as t join event_logs e on {matches} "
-        f"where e.asset_key = ? and ({kinds}) and e.id > ? and e.id <= ? and {_NOT_WIPED}",
+        f"where e.asset_key = ? and ({kinds}) and e.id > ? and e.id <= ? and {_not_wiped(sql)}",
         parameter,
         column_of(asset),
         upto,
@@ -110,7 +105,7 @@ def changed(sql: Any, arrivals: Sequence[Event], *, observed_by_runs: bool) -> s
     if not ids:
         return set(versions)
     before = _ids_before(sql, ids, observed_by_runs)
-    bodies = rows_of(sql, set(before.values()), f"and {_NOT_WIPED}")
+    bodies = rows_of(sql, set(before.values()), f"and {_not_wiped(sql)}")
     return {
         number
         for number, version in versions.items()
@@ -144,6 +139,16 @@ def _ids_before(sql: Any, ids: Sequence[int], observed_by_runs: bool) -> dict[in
     return before
 
 
+def latest_row(sql: Any, asset: str) -> tuple[Any, ...] | None:
+    """Returns the row of the last materialization of an asset, or None."""
+    statement = (
+        f"select {COLUMNS} from event_logs e where asset_key = ? and {_MATERIALIZED} "
+        f"and {_not_wiped(sql)} order by id desc limit 1"
+    )
+    rows = run_statement(sql, statement, column_of(asset))
+    return rows[0] if rows else None
+
+
 def rows_of(sql: Any, ids: Collection[int], condition: str = "") -> dict[int, tuple[Any, ...]]:
     """Returns the rows of the log with these ids, by id, in the form for ``log_rows``."""
     if not ids:
@@ -152,6 +157,14 @@ def rows_of(sql: Any, ids: Collection[int], condition: str = "") -> dict[int, tu
     wanted = f"id in (select value from {table} as t) {condition}"
     statement = f"select {COLUMNS} from event_logs e where {wanted}"
     return {row[0]: row for row in run_statement(sql, statement, parameter)}
+
+
+def _not_wiped(sql: Any) -> str:
+    """Returns the condition that the row is not from before its asset was wiped."""
+    return (
+        "not exists (select 1 from asset_keys k where k.asset_key = e.asset_key "
+        f'and {sql.wiped_at} >= e."timestamp")'
+    )
 
 
 def column_of(asset: str) -> str:

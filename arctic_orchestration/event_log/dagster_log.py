@@ -28,7 +28,6 @@ from arctic_orchestration.event_log.feed import Batch, FeedMode, Position
 from arctic_orchestration.event_log.log_rows import (
     ARRIVALS,
     CHECK,
-    COLUMNS,
     FRESHNESS,
     OBSERVATION,
     RUN_STATUS_OF_TYPE,
@@ -46,10 +45,6 @@ _PARTITION_TAG = "dagster/partition"
 _PLANNED = (
     "select distinct run_id, asset_key from event_logs "
     "where dagster_event_type = 'ASSET_MATERIALIZATION_PLANNED' and run_id {in}"
-)
-_LATEST = (
-    f"select {COLUMNS} from event_logs "
-    "where asset_key = ? and dagster_event_type = 'ASSET_MATERIALIZATION' order by id desc limit 1"
 )
 
 
@@ -69,6 +64,7 @@ class _Log(Protocol):
     def end(self) -> dict[str, Any]: ...
     def before(self, event_id: int) -> dict[str, Any]: ...
     def first_since(self, moment: datetime) -> int | None: ...
+    def other_zone(self) -> str | None: ...
     def delivered(self, state: Any) -> tuple[int, IdRanges]: ...
 
 
@@ -179,11 +175,12 @@ class DagsterLog:
         return self.delivered(position)[0]
 
     def first_since(self, moment: datetime) -> int | None:
-        """Returns the id of the first event that is not older than a moment, or None.
-
-        On Postgres by the server's time zone, in which Dagster stores the moments.
-        """
+        """Returns the id of the first event that is not older than a moment, or None."""
         return self._log.first_since(moment)
+
+    def other_zone(self) -> str | None:
+        """Returns the time zone of Dagster's database if it has one that is not UTC."""
+        return self._log.other_zone()
 
     def run_statuses(self, run_ids: Iterable[str]) -> Mapping[str, RunView]:
         """Returns the runs with these ids; deleted runs are left out. One statement."""
@@ -225,14 +222,8 @@ class DagsterLog:
                 raise DatabaseUnavailable(f"Dagster's event log: {error}") from error
 
     def _latest_rows(self, keys: Mapping[AssetKey, str]) -> dict[str, datetime]:
-        found = {}
-        mark = self._log.sql.placeholder
-        with self._log.sql.session() as run:
-            for key, asset in keys.items():
-                rows = run(_LATEST.replace("?", mark), (key.to_string(),))
-                if rows:
-                    found[asset] = arrival(rows[0]).at
-        return found
+        rows = {asset: arrival_lookup.latest_row(self._log.sql, asset) for asset in keys.values()}
+        return {asset: arrival(row).at for asset, row in rows.items() if row is not None}
 
     def backfills_of(self, run_ids: Iterable[str]) -> Mapping[str, str]:
         """Returns the backfills of runs, if any; see ``ArrivalLookup``. One statement."""

@@ -68,6 +68,12 @@ _ROWS = f"""
 """
 
 
+#: the zone of sessions, and whether it has the time of UTC in winter and in summer
+_ZONE = """
+    select current_setting('TimeZone'),
+           bool_and(at at time zone current_setting('TimeZone') = at at time zone 'UTC')
+    from unnest(array['2026-01-01', '2026-07-01']::timestamp[]) as moments(at)
+"""
 #: the number of last rows that a position keeps, to detect reused ids
 _TAIL = 8
 _MARKED = """
@@ -78,7 +84,7 @@ _LAST = f"{_MARKED} where id <= %s order by id desc limit %s"
 _SAME = f"{_MARKED} where id = any(%s)"
 #: id and fingerprint of a row
 Mark = tuple[int, int]
-_SINCE = 'select min(id) from event_logs where "timestamp"::timestamptz >= %s'
+_SINCE = """select min(id) from event_logs where "timestamp" at time zone 'UTC' >= %s"""
 
 
 class PostgresSql:
@@ -89,6 +95,11 @@ class PostgresSql:
     """
 
     placeholder = "%s"
+    #: when the asset ``k`` was wiped, in the form of the moments of events, which is UTC; the
+    #: column for it has the zone of the session that wrote it
+    wiped_at = (
+        "to_timestamp((k.asset_details::json ->> 'last_wipe_timestamp')::float8) at time zone 'UTC'"
+    )
 
     def __init__(self, storage: PostgresEventLogStorage | PostgresRunStorage) -> None:
         self._shared: SharedEngine | None = None
@@ -239,6 +250,12 @@ class PostgresLog:
         with self.sql.session() as run:
             found = run(_SINCE, (moment,))[0][0]
         return None if found is None else int(found)
+
+    def other_zone(self) -> str | None:
+        """Returns the server's time zone, or None if it is UTC, which Dagster assumes."""
+        with self.sql.session() as run:
+            zone, is_utc = run(_ZONE)[0]
+        return None if is_utc else str(zone)
 
     def _check_tail(self, run: Any, tail: Sequence[Mark]) -> None:
         """Checks that the last rows are unchanged, as far as they still exist.

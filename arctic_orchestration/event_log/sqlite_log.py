@@ -68,6 +68,8 @@ class SqliteSql:
     """Runs statements on one SQLite file, which is only read."""
 
     placeholder = "?"
+    #: when the asset ``k`` was wiped, in the form of the moments of events
+    wiped_at = "k.wipe_timestamp"
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -223,6 +225,10 @@ class SqliteLog:
         with self.sql.session() as run:
             found = run(query, (self.sql.moment_before(moment),))[0][0]
         return None if found is None else int(found)
+
+    @staticmethod
+    def other_zone() -> None:
+        """Returns None: SQLite has no time zone, and Dagster writes UTC."""
 
 
 Mark = tuple[int, int]

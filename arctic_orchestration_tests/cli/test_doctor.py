@@ -31,6 +31,7 @@ from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 from arctic_orchestration.state.tables import locations as location_rows
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.templates import give_zone
 
 
 def found() -> dict[str, tuple[str, str, str]]:
@@ -108,6 +109,24 @@ def test_all_is_well_where_all_is_well(
     assert result.code == 0
     for check in findings:
         assert check in result.out
+
+
+@pytest.mark.parametrize("zone", ["Europe/London", "Asia/Kolkata", "Etc/UTC"])
+def test_a_time_zone_of_postgres_is_found(
+    dagster_instance: Callable[[str], dg.DagsterInstance],
+    postgres_server: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    zone: str,
+) -> None:
+    """Dagster writes the times of runs in it and reads them as UTC, also if only in summer."""
+    made = dagster_instance("postgres")
+    monkeypatch.setenv("DAGSTER_HOME", made.root_directory)
+    give_zone(made, postgres_server, zone)
+    if zone == "Etc/UTC":
+        assert "time zone" not in found()
+    else:
+        status, text, advice = found()["time zone"]
+        assert (status, zone in text, "set timezone to 'UTC'" in advice) == (WARNING, True, True)
 
 
 def test_a_connect_server_needs_no_java_here(

@@ -16,6 +16,8 @@ from arctic_orchestration.event_log.feed import ArrivalLookup, Position
 from arctic_orchestration_tests.event_log.test_check_rows import few_rows, no_nulls, orders, report
 from arctic_orchestration_tests.event_log.test_dagster_log import read_all
 from arctic_orchestration_tests.event_log.writers import ASSET, _insert
+from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.templates import give_zone
 
 FLIGHTS = "/".join(ASSET)
 
@@ -86,6 +88,23 @@ class TestArrived:
 
     def test_what_was_wiped_has_not_arrived(self, instance: DagsterInstance) -> None:
         """Until it arrives again."""
+        arrive(instance, "a", "b")
+        log = DagsterLog(instance)
+        instance.wipe_assets([dg.AssetKey(list(ASSET))])
+        assert log.arrived(FLIGHTS, ["a", "b"], log.end()) == set()
+        arrive(instance, "b")
+        assert log.arrived(FLIGHTS, ["a", "b"], log.end()) == {"b"}
+
+    @pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York"])
+    def test_what_was_wiped_on_a_server_with_another_time_zone(
+        self,
+        dagster_instance: Callable[[str], DagsterInstance],
+        postgres_server: PostgresServer,
+        zone: str,
+    ) -> None:
+        """Dagster writes the moments of events in UTC, and that of the wipe in this zone."""
+        instance = dagster_instance("postgres")
+        give_zone(instance, postgres_server, zone)
         arrive(instance, "a", "b")
         log = DagsterLog(instance)
         instance.wipe_assets([dg.AssetKey(list(ASSET))])

@@ -101,14 +101,16 @@ def test_it_answers_after_the_instance_of_a_tick_has_ended(instance: DagsterInst
 def test_a_record_that_dagster_cannot_read_hides_no_other(
     instance: DagsterInstance, body: str
 ) -> None:
-    """The asset whose record is broken was made when its row was written; the other as ever."""
-    for asset in ("broken", "other"):
+    """The asset whose record is broken was made when its row was written; the others as ever."""
+    for asset in ("broken", "other", "wiped"):
         instance.report_runless_asset_event(dg.AssetMaterialization(asset))
+    instance.wipe_assets([dg.AssetKey("wiped")])
+    instance.report_runless_asset_event(dg.AssetObservation("wiped"))
     made = {asset: moment_of(instance, asset) for asset in ("broken", "other")}
     for table, column in (("event_logs", "event"), ("asset_keys", "last_materialization")):
         statement = f"update {table} set {column} = ? where asset_key = ?"
         execute(instance, "event_logs", statement, body, '["broken"]')
-    found = DagsterLog(instance).materialized_at(["broken", "other"])
+    found = DagsterLog(instance).materialized_at(["broken", "other", "wiped"])
     assert found.keys() == made.keys()
     assert all(abs(found[asset] - made[asset]) < timedelta(seconds=2) for asset in made)
 

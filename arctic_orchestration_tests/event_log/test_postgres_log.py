@@ -15,6 +15,7 @@ from arctic_orchestration.event_log.feed import FeedMode, Position
 from arctic_orchestration.event_log.postgres_log import PostgresLog
 from arctic_orchestration_tests.event_log.writers import _insert, entry
 from arctic_orchestration_tests.postgres import PostgresServer
+from arctic_orchestration_tests.templates import give_zone
 
 
 class Lake:
@@ -240,8 +241,10 @@ def test_rows_that_are_wiped_or_deleted_do_not_stop_the_reader(lake: Lake) -> No
     assert lake.read() == ["next"]
 
 
-def test_the_first_event_since_a_moment(lake: Lake) -> None:
-    """By the moments of events; none is younger than the last."""
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/New_York"])
+def test_the_first_event_since_a_moment(lake: Lake, zone: str) -> None:
+    """By the moments of events, whatever the server's time zone; none is younger than the last."""
+    give_zone(lake.instance, lake.server, zone)
     begun = datetime.now(UTC) - timedelta(seconds=1)
     lake.arrive("a", "b")
     assert lake.log.first_since(begun) == 1

@@ -25,7 +25,7 @@ _READERS = (
 
 
 def mode(instance: "DagsterInstance") -> list[Finding]:
-    """Checks whether the log can be read exactly."""
+    """Checks whether the log can be read exactly, and the time zone of its database."""
     from arctic_orchestration.event_log.dagster_log import DagsterLog
     from arctic_orchestration.event_log.feed import FeedMode
 
@@ -33,8 +33,13 @@ def mode(instance: "DagsterInstance") -> list[Finding]:
     status = GOOD if log.mode is FeedMode.EXACT else WARNING
     found = f"{log.mode.value}: {log.mode_reason}"
     advice = "" if status == GOOD else "fix the reported reason, then restart the code location"
+    findings = [Finding(check="feed", status=status, found=found, advice=advice)]
+    if zone := log.other_zone():
+        found = f"Dagster's Postgres has the time zone {zone}: Dagster shows wrong times of runs"
+        advice = "alter database ... set timezone to 'UTC', then restart what Dagster consists of"
+        findings.append(Finding(check="time zone", status=WARNING, found=found, advice=advice))
     log.close()
-    return [Finding(check="feed", status=status, found=found, advice=advice)]
+    return findings
 
 
 def positions(instance: "DagsterInstance") -> list[Finding]:
