@@ -94,6 +94,7 @@ def examine() -> list[Finding]:
         findings += _guarded("feed", lambda: feed_checks.positions(instance))
         findings += _guarded("daemon", lambda: daemon_checks.daemon(instance))
         findings += _guarded("dispatcher", lambda: daemon_checks.sensors(instance))
+        findings += _guarded("adopted", lambda: daemon_checks.adopted(instance))
         findings += _guarded("run monitoring", lambda: daemon_checks.run_monitoring(instance))
     return findings
 

@@ -4,7 +4,7 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,9 @@ from arctic_orchestration.cli.doctor import run_queue_checks
 from arctic_orchestration.cli.doctor.state_checks import Use, uses
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
+from arctic_orchestration.console.state import readable_database
 from arctic_orchestration.quantities import format_duration
+from arctic_orchestration.settings import Settings
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
@@ -102,6 +104,41 @@ def sensors(instance: "DagsterInstance") -> list[Finding]:
         # A user of the run queue, tasks or consumers alone has none.
         return [Finding(check="dispatcher", status=WARNING, found=found, advice=advice), *others]
     return [*of_dagster("dispatcher", found, advice), *others]
+
+
+def adopted(instance: "DagsterInstance") -> list[Finding]:
+    """Finds adopted schedules and sensors that Dagster evaluates beside ours."""
+    from arctic_orchestration.schedules.adoption.journal import Step
+    from arctic_orchestration.schedules.views.adoptions import steps
+
+    settings = Settings.from_environment()
+    database = readable_database(settings)
+    if database is None:
+        return []
+    with closing(database), database.read() as tx:
+        known = steps(tx, settings.cluster)
+    return [
+        Finding(
+            check=f"adopted {state.name}",
+            status=BAD,
+            found="Dagster evaluates it beside its schedule: each of its runs is made twice",
+            advice=f"stop it in Dagster, or hand it back: arctic adopt --back {state.name}",
+        )
+        for state in instance.all_instigator_state()
+        if known.get((_owner(state), state.name)) == Step.ADOPTED
+        if state.is_running and not _is_fenced(state)
+    ]
+
+
+def _owner(state: Any) -> str:
+    selector = state.repository_selector
+    return f"{selector.location_name}/{selector.repository_name}"
+
+
+def _is_fenced(state: Any) -> bool:
+    """Returns whether the last tick of a sensor is said to have begun in the future."""
+    began = getattr(state.instigator_data, "last_tick_start_timestamp", None)
+    return began is not None and bool(began > (utc_now() + _SILENT).timestamp())
 
 
 def run_monitoring(instance: "DagsterInstance") -> list[Finding]:

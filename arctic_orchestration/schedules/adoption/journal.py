@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.state.adoption_tables import adoptions
 
@@ -78,6 +79,24 @@ def find(tx: sa.Connection, location: Location, name: str) -> Adoption | None:
     this = (adoptions.c.location_id == location.id) & (adoptions.c.name == name)
     row = tx.execute(sa.select(adoptions).where(this)).mappings().one_or_none()
     return None if row is None else _from_row(row)
+
+
+def refuse_while_adopted(tx: sa.Connection, location: Location) -> None:
+    """Refuses a change after which Dagster would know the adopted objects of a location anew.
+
+    Errors:
+        TransitionRefused: something is adopted, or on its way there or back; shadows do not count.
+    """
+    query = sa.select(adoptions.c.name).where(
+        adoptions.c.location_id == location.id, adoptions.c.step != Step.SHADOWED.value
+    )
+    names = sorted(tx.execute(query).scalars())
+    if names:
+        raise TransitionRefused(
+            f"{', '.join(names)} of {location.name} would run twice, or never again: what is "
+            "stopped in Dagster is known there by the present name of the code location. First: "
+            f"arctic adopt --back {' '.join(names)}; or, where the code is gone, --force"
+        )
 
 
 def begin(tx: sa.Connection, location: Location, adoption: Adoption) -> None:

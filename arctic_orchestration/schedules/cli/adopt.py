@@ -118,7 +118,9 @@ def adopt(
                 items = [find(name) for name in names]
                 waiting = _repeat(items, session.back, seconds)
             _show(items, waiting, as_json=as_json)
-            fails = bool(waiting)
+            # --back may have undone it meanwhile.
+            undone = cut_over and not all(item.is_adopted() for item in items)
+            fails = bool(waiting) or undone
     if fails:
         raise typer.Exit(1)
 

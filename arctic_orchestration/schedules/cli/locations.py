@@ -12,6 +12,7 @@ from arctic_orchestration.console.state import JsonOption, opened_state
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules import location_control
+from arctic_orchestration.schedules.adoption.journal import refuse_while_adopted
 from arctic_orchestration.schedules.location import Location, is_alive
 from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.store import ScheduleStore
@@ -23,6 +24,9 @@ from arctic_orchestration.state.database import Database
 app = typer.Typer(no_args_is_help=True)
 
 LocationArgument = Annotated[str, typer.Argument(metavar="LOCATION", help="The location's name.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Also while schedules or sensors are adopted.")
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -54,17 +58,22 @@ def list_(as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def unbind(location: LocationArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
+def unbind(
+    location: LocationArgument,
+    force: ForceOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Unbind LOCATION; the next tick under its name binds it.
 
     For a code location that was renamed, or replaced by another one.
     """
     with opened_state() as (settings, database):
-        found = _found(database, settings, location)
+        found = _found(database, settings, location, force=force)
         question = f"Unbind {location} from {found.owner or 'nothing'}?{_if_alive(found, 'binds')}"
         confirm(question, yes=yes, as_json=as_json)
         with database.begin() as tx:
-            place = _locked(tx, settings, location)
+            place = _locked(tx, settings, location, force=force)
             location_control.unbind(tx, place)
             audit.record(
                 tx, actor(settings.cluster), "locations", "unbind", location, owner=place.owner
@@ -79,6 +88,7 @@ def unbind(location: LocationArgument, yes: YesOption = False, as_json: JsonOpti
 def rename(
     old: Annotated[str, typer.Argument(metavar="OLD", help="The location's name.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The name it gets.")],
+    force: ForceOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -87,11 +97,11 @@ def rename(
     For a code location that was renamed. A location NEW that has launched no job yet is replaced.
     """
     with opened_state() as (settings, database):
-        found = _found(database, settings, old)
+        found = _found(database, settings, old, force=force)
         question = f"Rename {old} to {new}?{_if_alive(found, 'makes')}"
         confirm(question, yes=yes, as_json=as_json)
         with database.begin() as tx:
-            place = _locked(tx, settings, old)
+            place = _locked(tx, settings, old, force=force)
             listening = location_control.listeners(tx, place)
             location_control.rename(tx, ScheduleStore(), place, new, utc_now())
             audit.record(tx, actor(settings.cluster), "locations", "rename", old, new=new)
@@ -107,7 +117,12 @@ def rename(
 
 
 @app.command()
-def delete(location: LocationArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
+def delete(
+    location: LocationArgument,
+    force: ForceOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Delete LOCATION and its schedules, jobs and history.
 
     Its active runs continue.
@@ -115,8 +130,8 @@ def delete(location: LocationArgument, yes: YesOption = False, as_json: JsonOpti
     For a code location that is gone. Tasks of its freshness dependencies stay: tasks forget.
     """
     with opened_state() as (settings, database):
+        found = _found(database, settings, location, force=force)
         with database.read() as tx:
-            found = location_by_name(tx, settings.cluster, location)
             active = location_control.active_jobs(tx, found)
             had = {one.name: one for one in list_locations(tx, settings.cluster, utc_now())}
         counts = f"{counted(had[location].schedules, 'schedule')} and their jobs"
@@ -124,7 +139,8 @@ def delete(location: LocationArgument, yes: YesOption = False, as_json: JsonOpti
         question = f"Delete {location} with {counts}?{on}{_if_alive(found, 'makes')}"
         confirm(question, yes=yes, as_json=as_json)
         with database.begin() as tx:
-            location_control.delete(tx, _locked(tx, settings, location), utc_now())
+            place = _locked(tx, settings, location, force=force)
+            location_control.delete(tx, place, utc_now())
             details = {"schedules": had[location].schedules, "active_jobs": active}
             audit.record(tx, actor(settings.cluster), "locations", "delete", location, **details)
     if as_json:
@@ -133,14 +149,21 @@ def delete(location: LocationArgument, yes: YesOption = False, as_json: JsonOpti
         console().print(f"deleted {escape(location)} with {counts}")
 
 
-def _found(database: Database, settings: Settings, name: str) -> Location:
+def _found(database: Database, settings: Settings, name: str, *, force: bool) -> Location:
+    """Returns a location, before the user is asked about a change of it."""
     with database.read() as tx:
-        return location_by_name(tx, settings.cluster, name)
+        found = location_by_name(tx, settings.cluster, name)
+        if not force:
+            refuse_while_adopted(tx, found)
+    return found
 
 
-def _locked(tx: sa.Connection, settings: Settings, name: str) -> Location:
+def _locked(tx: sa.Connection, settings: Settings, name: str, *, force: bool) -> Location:
     location_by_name(tx, settings.cluster, name)
-    return locations.locked(tx, settings.cluster, name)
+    locked = locations.locked(tx, settings.cluster, name)
+    if not force:
+        refuse_while_adopted(tx, locked)
+    return locked
 
 
 def _if_alive(location: Location, does: str) -> str:

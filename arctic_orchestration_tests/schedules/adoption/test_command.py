@@ -1,11 +1,14 @@
 """``arctic adopt``, as it is typed."""
 
+import json
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration.schedules.dagster.adoption.session import Session
 from arctic_orchestration.state.adoption_tables import adoptions
 from arctic_orchestration.state.tables import locations
 from arctic_orchestration_tests.cli.conftest import Outcome as Ended
@@ -60,9 +63,12 @@ def test_the_command_shadows_compares_and_ends(
 
 
 def test_the_command_names_what_is_suspended_and_what_left_the_code(
-    project: Project, adopt: Callable[..., Ended]
+    project: Project, adopt: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dagster's was stopped, so the schedule is; later the code has no such object any more."""
+    """Dagster's was stopped, so the schedule is; later the code has no such object any more.
+
+    A cut-over that --back undoes meanwhile has failed.
+    """
     project.daemon_pass()
     ticked_as(project, owner_of(project))
     for _ in range(2):
@@ -72,6 +78,11 @@ def test_the_command_names_what_is_suspended_and_what_left_the_code(
             "hourly: adopted: the schedule hourly, which is suspended "
             "(arctic schedules enable hourly)"
         )
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "forward", Session.back)
+        undone = adopt("--cut-over", "hourly")
+        assert (undone.code, undone.out) == (1, "hourly: Dagster's own again\n")
+    assert adopt("--cut-over", "hourly").code == 0
     with project.database.begin() as tx:
         tx.execute(sa.update(adoptions).values(name="gone"))
     refused = adopt("--back", "gone")
@@ -79,3 +90,54 @@ def test_the_command_names_what_is_suspended_and_what_left_the_code(
     message = " ".join(refused.err.split())
     assert f"gone is adopted, and no longer in the code of {project.module}" in message
     assert "no schedule or sensor is called gone1" in adopt("--back", "gone1").err
+
+
+@pytest.mark.parametrize(
+    "change", [("unbind", "lake"), ("rename", "lake", "sea"), ("delete", "lake")], ids="".join
+)
+def test_a_location_with_adopted_objects_keeps_its_name(
+    project: Project,
+    adopt: Callable[..., Ended],
+    arctic: Callable[..., Ended],
+    change: tuple[str, ...],
+) -> None:
+    """Dagster knows what is stopped by the name of the code location; a shadow is no matter."""
+    project.daemon_pass()
+    ticked_as(project, owner_of(project))
+    assert adopt("--cut-over", "hourly").code == 0
+    refused = arctic("locations", *change, "--yes")
+    assert refused.code == 2
+    assert "hourly of lake would run twice, or never again" in " ".join(refused.err.split())
+    assert "arctic adopt --back hourly" in " ".join(refused.err.split())
+    with project.database.read() as tx:
+        rows = tx.execute(sa.select(locations.c.name, locations.c.owner)).all()
+    assert rows == [("lake", owner_of(project))]
+    if change[0] == "unbind":
+        assert arctic("locations", *change, "--yes", "--force").code == 0
+    else:
+        assert adopt("--back", "hourly").code == 0
+        assert adopt("--shadow", "hourly").code == 0
+        assert arctic("locations", *change, "--yes").code == 0
+
+
+def test_the_doctor_finds_what_dagster_evaluates_beside_ours(
+    project: Project, arctic: Callable[..., Ended]
+) -> None:
+    """A person has started an adopted schedule again. An adopted sensor cannot be."""
+    project.start("hourly", "arrivals")
+    project.daemon_pass()
+    with closing(project.session()) as session:
+        for name in ("hourly", "arrivals"):
+            assert session.forward(session.cut_over(name)) is None
+    assert "adopted hourly" not in arctic("doctor", "--json").out
+
+    project.start("hourly", "arrivals")
+    (finding,) = [
+        one
+        for one in json.loads(arctic("doctor", "--json").out)["findings"]
+        if one["check"].startswith("adopted")
+    ]
+    assert (finding["check"], finding["advice"]) == (
+        "adopted hourly",
+        "stop it in Dagster, or hand it back: arctic adopt --back hourly",
+    )

@@ -225,6 +225,46 @@ def test_a_person_who_starts_an_adopted_sensor_makes_no_second_run(project: Proj
     session.close()
 
 
+@on_both
+@pytest.mark.parametrize("name", ["arrivals", "hourly"])
+def test_one_that_dagster_has_forgotten_is_started_where_ours_ended(
+    project: Project, name: str
+) -> None:
+    """Its row is gone, as after a restored storage: a new one has the boundary and the status."""
+    project.start(name)
+    project.daemon_pass()
+    session, item = cut_over(project, name)
+    project.arrive("raw", "ours")
+    pass_after(project, HOUR)
+    (state,) = [one for one in project.instance.all_instigator_state() if one.name == name]
+    project.instance.delete_instigator_state(state.instigator_origin_id, state.selector_id)
+    assert session.back(item) is None
+    assert project.status(name) == "RUNNING"
+    project.arrive("raw", "Dagster's")
+    pass_after(project, HOUR)
+    job = "on_arrival" if name == "arrivals" else "hourly_report"
+    assert project.owners(job) == {"ours": 1, "Dagster": 1}
+    session.close()
+
+
+def test_a_sensor_whose_journal_is_lost_is_evaluated_again(project: Project) -> None:
+    """A person starts it, and nothing happens before --back: it goes on where it was stopped."""
+    project.start("arrivals")
+    project.daemon_pass()
+    session, item = cut_over(project, "arrivals")
+    with project.database.begin() as tx:
+        tx.execute(sa.delete(adoptions))
+        tx.execute(sa.delete(schedules))
+    project.start("arrivals")
+    project.arrive("raw", "waits")
+    pass_after(project, SECONDS)
+    assert project.runs() == []
+    assert session.back(item) is None
+    pass_after(project, SECONDS)
+    assert partitions_run(project) == [("waits", "Dagster")]
+    session.close()
+
+
 def test_an_enabled_schedule_of_the_name_is_refused(project: Project) -> None:
     """Both would make runs. Nothing is stopped."""
     project.start("hourly")

@@ -48,6 +48,7 @@ from arctic_orchestration.dagster_internals import (
     InstigatorState,
     InstigatorStatus,
     InstigatorTick,
+    InstigatorType,
     RemoteInstigatorOrigin,
     RunStatusSensorCursor,
     ScheduleInstigatorData,
@@ -110,6 +111,12 @@ class _Stored:
     def write(self, state: InstigatorState, status: InstigatorStatus, data: Any) -> None:
         self.instance.update_instigator_state(state.with_status(status).with_data(data))
 
+    def create(self, status: InstigatorStatus, data: Any) -> None:
+        kind = InstigatorType.SENSOR
+        if isinstance(data, ScheduleInstigatorData):
+            kind = InstigatorType.SCHEDULE
+        self.instance.add_instigator_state(InstigatorState(self.origin, kind, status, data))
+
     def latest_tick(self) -> InstigatorTick | None:
         ticks = self.instance.get_ticks(self.origin.get_id(), self._selector, limit=1)
         return ticks[0] if ticks else None
@@ -165,17 +172,24 @@ class ScheduleInstigator(_Stored):
 
     def start(self, boundary: Boundary, status: Status, now: datetime) -> str | None:
         state = self.read()
-        if state is None or self.status().is_running:
+        if state is not None and self.status().is_running:
+            return None
+        # Ticks are whole minutes, and one at the boundary itself belongs to the other.
+        above = boundary.at or now
+        data = ScheduleInstigatorData(
+            self.definition.cron_schedule, (above + timedelta(seconds=1)).timestamp()
+        )
+        if state is None:
+            self.create(_dagsters(status), data)
             return None
         waits = self._checkpoint(state.instigator_data, now)
         if waits is None:
-            # Ticks are whole minutes, and one at the boundary itself belongs to the other.
-            above = boundary.at or now
-            data = ScheduleInstigatorData(
-                self.definition.cron_schedule, (above + timedelta(seconds=1)).timestamp()
-            )
             self.write(state, _dagsters(status), data)
         return waits
+
+    def unfence(self, _now: datetime) -> bool:
+        """Returns False: a schedule has no fence."""
+        return False
 
     def _take_up_again(self, state: InstigatorState, now: datetime) -> str | None:
         tick = self.latest_tick()
@@ -263,9 +277,9 @@ class SensorInstigator(_Stored):
 
     def start(self, boundary: Boundary, status: Status, now: datetime) -> str | None:
         state = self.read()
-        if state is None or self.status().is_running:
+        if state is not None and self.status().is_running:
             return None
-        data: Any = state.instigator_data or SensorInstigatorData()
+        data: Any = (state and state.instigator_data) or SensorInstigatorData()
         cursor = data.cursor if boundary.event is None else self.write_cursor(boundary.event)
         began = data._replace(
             cursor=cursor,
@@ -273,8 +287,20 @@ class SensorInstigator(_Stored):
             last_tick_start_timestamp=None,
             last_tick_success_timestamp=now.timestamp(),
         )
-        self.write(state, _dagsters(status), began)
+        if state is None:
+            self.create(_dagsters(status), began)
+        else:
+            self.write(state, _dagsters(status), began)
         return None
+
+    def unfence(self, now: datetime) -> bool:
+        """Removes the fence of an adoption that was lost; whether it runs stays as it is."""
+        state = self.read()
+        data: Any = state and state.instigator_data
+        if state is None or data is None or not _is_fenced(data, now):
+            return False
+        self.write(state, state.status, data._replace(last_tick_start_timestamp=None))
+        return True
 
     def cursor_of(self, tick: InstigatorTick) -> int | None:
         """Returns the id in the cursor of a tick, or None if it has none."""

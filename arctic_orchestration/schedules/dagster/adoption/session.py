@@ -46,6 +46,11 @@ class Item:
         with self.place.state.read() as (tx, location):
             return journal.find(tx, location, self.name)
 
+    def is_adopted(self) -> bool:
+        """Whether the schedule has begun, and nothing has ended it."""
+        adoption = self.adoption()
+        return adoption is not None and adoption.step is Step.ADOPTED
+
     def is_suspended(self, schedule: str) -> bool:
         """Whether a schedule of the location exists and fires nothing."""
         store = self.place.state.store
@@ -197,6 +202,8 @@ class Session:
         while True:
             adoption = item.adoption()
             if adoption is None:
+                # The journal may be lost: with its location, or with the state database.
+                item.instigator.unfence(self.clock())
                 return None
             waits = way_back.advance(item.place, item.instigator, adoption)
             if waits is not None:
