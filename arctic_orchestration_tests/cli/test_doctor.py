@@ -1,6 +1,7 @@
 """``arctic doctor``: what it checks, what it finds, what it advises."""
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,8 @@ from dagster._daemon.types import DaemonHeartbeat
 from arctic_orchestration.cli.doctor.command import examine
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.findings import BAD, GOOD, WARNING
+from arctic_orchestration.errors import JavaNotFound
+from arctic_orchestration.lake import java
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
@@ -137,6 +140,20 @@ def test_a_connect_server_needs_no_java_here(
     monkeypatch.setenv("PATH", "")
     expected = "not needed: Spark is on the Connect server sc://spark.example:443"
     assert found()["java"][:2] == (GOOD, expected)
+
+
+def test_without_spark_no_java_is_needed(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a plain installation, which has schedules and no Spark."""
+
+    def none() -> None:
+        raise JavaNotFound("no Java")
+
+    monkeypatch.setattr(java, "find_java", none)
+    assert found()["java"][0] == BAD
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert found()["java"][:2] == (GOOD, "not needed: pyspark is not installed")
 
 
 def test_a_daemon_that_never_ran_is_found(

@@ -3,13 +3,13 @@
 import os
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
 import typer
 from rich.table import Table
 
 from arctic_orchestration.cli.doctor import (
-    compaction_checks,
     daemon_checks,
     feed_checks,
     freshness_checks,
@@ -19,12 +19,13 @@ from arctic_orchestration.cli.doctor import (
     store_checks,
     version_checks,
 )
+from arctic_orchestration.cli.doctor.state_checks import Use
 from arctic_orchestration.console.dagster_errors import dagster_message
 from arctic_orchestration.console.display import print_json
 from arctic_orchestration.console.findings import BAD, COLORS, GOOD, WARNING, Finding
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
-from arctic_orchestration.errors import ArcticError, JavaNotFound, SchemaTooNew
+from arctic_orchestration.errors import ArcticError, JavaNotFound, MissingExtra, SchemaTooNew
 from arctic_orchestration.settings import Settings, without_parameters
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 
@@ -69,7 +70,7 @@ def examine() -> list[Finding]:
     findings += _guarded("postgres scheme", _postgres_scheme)
     findings += _guarded("notifications", _notifications)
     findings += _guarded("object store", store_checks.object_store)
-    findings += _guarded("compaction", compaction_checks.compaction)
+    findings += _guarded("compaction", _compaction)
     findings += _guarded("unreadable events", feed_checks.unreadable)
     findings += _guarded("tasks", freshness_checks.tasks_and_consumers)
     try:
@@ -102,9 +103,22 @@ def examine() -> list[Finding]:
 def _guarded(check: str, examined: Callable[[], list[Finding]]) -> list[Finding]:
     try:
         return examined()
+    except ModuleNotFoundError as error:
+        missing = MissingExtra.of(error)
+        text = str(missing or error)
+        if missing is not None and Use.COMPACTION not in state_checks.uses():
+            # Only compaction, and the lake beside it, need packages beyond a plain installation.
+            return [Finding(check=check, status=GOOD, found=f"not in use, and {text}")]
+        return [Finding(check=check, status=BAD, found=text, advice="install it")]
     except Exception as error:
         text = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
         return [Finding(check=check, status=BAD, found=text, advice="see the message")]
+
+
+def _compaction() -> list[Finding]:
+    from arctic_orchestration.cli.doctor import compaction_checks
+
+    return compaction_checks.compaction()
 
 
 def _java() -> list[Finding]:
@@ -117,6 +131,9 @@ def _java() -> list[Finding]:
     try:
         java = find_java()
     except JavaNotFound as error:
+        if find_spec("pyspark") is None:
+            found = "not needed: pyspark is not installed"
+            return [Finding(check="java", status=GOOD, found=found)]
         advice = "install Java 17, set JAVA_HOME, or: pip install 'arctic-orchestration[jdk]'"
         return [Finding(check="java", status=BAD, found=str(error), advice=advice)]
     found = f"Java {java.version} in {java.home}, found by {java.source}"
