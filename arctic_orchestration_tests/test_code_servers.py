@@ -3,8 +3,14 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import dagster as dg
 import pytest
+import yaml
+
+from arctic_orchestration import Arctic
+from arctic_orchestration.errors import InvalidInput
 
 
 def printed(code: str, *arguments: str) -> list[str]:
@@ -56,3 +62,32 @@ def test_instances_of_ticks_leave_nothing(is_prepared: bool, tmp_path: Path) -> 
     """Without it, as the control: alembic keeps objects for each until the process ends."""
     (grown,) = printed(INSTANCES, str(tmp_path), "prepared" if is_prepared else "")
     assert (int(grown) < 20) is is_prepared
+
+
+@pytest.mark.parametrize(
+    ("launcher", "message"),
+    [
+        ({"class": "ArcticLauncher"}, "run_launcher.class: got 'ArcticLauncher'"),
+        (
+            {"class": "ArcticRunLauncher", "config": {"hosts": 0}},
+            "config.hosts: got 0",
+        ),
+        ({"class": "ArcticRunLauncher", "config": {"host": 3}}, "run_launcher.config.host: got 3"),
+    ],
+)
+def test_no_run_is_requested_that_the_launcher_could_not_launch(
+    launcher: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    """Dagster makes the launcher when it launches: each run failed, and then its job."""
+    module = "arctic_orchestration.run_launcher"
+    (tmp_path / "dagster.yaml").write_text(
+        yaml.safe_dump({"run_launcher": {"module": module, **launcher}})
+    )
+    definitions = Arctic(schedules=[]).definitions()
+    (dispatcher,) = [one for one in definitions.sensors or () if one.name == "arctic_dispatcher"]
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        repository = definitions.get_repository_def()
+        context = dg.build_sensor_context(instance=instance, repository_def=repository)
+        with pytest.raises(InvalidInput) as refused:
+            dispatcher.evaluate_tick(context)
+    assert message in str(refused.value)

@@ -86,7 +86,7 @@ class Notifier:
         self._reach = reach
         self._patience = patience
         self._outlets: list[Outlet] = []
-        self._read: tuple[int, int] | str | None = None
+        self._read: tuple[int, ...] | str | None = None
         self._work = threading.Event()
         self._thread: threading.Thread | None = None
         self._starts = threading.Lock()
@@ -190,7 +190,11 @@ class Notifier:
         """Reads the channels if the file has changed."""
         try:
             status = self._path.stat()
-            found: tuple[int, int] | str = (status.st_mtime_ns, status.st_size)
+            # Another file may have the size and age of this one, and this one other permissions.
+            found: tuple[int, ...] | str = (
+                *(status.st_dev, status.st_ino, status.st_size),
+                *(status.st_mtime_ns, status.st_ctime_ns),
+            )
         except OSError as error:
             found = str(error)
         if found == self._read:

@@ -101,6 +101,15 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         """Creates it from the configuration in ``dagster.yaml``."""
         return cls(LauncherRules.of_config(config_value), inst_data=inst_data)
 
+    @staticmethod
+    def check_config(config: Mapping[str, Any]) -> None:
+        """Checks ``run_launcher.config`` without creating a launcher.
+
+        Errors:
+            InvalidDefinition: names invalid fields by path, value and what was expected.
+        """
+        LauncherRules.of_config(config)
+
     def register_instance(self, instance: DagsterInstance) -> None:
         """Receives the instance, in the daemon among others."""
         super().register_instance(instance)

@@ -150,6 +150,8 @@ async def _arctic_error(request: Request, error: Exception) -> Response:
             hidden = InvalidInput("location", error.value, "the name of a location")
             return answer(request, status, str(hidden), problems=[hidden])
     problems = [error] if isinstance(error, InvalidInput) else []
+    if isinstance(error, InvalidInput) and error.field.startswith("--"):
+        error = InvalidInput(_name(error.field), error.value, error.expected)
     if isinstance(error, InvalidDefinition):
         problems = list(error.problems)
     return answer(request, status, str(error), problems)

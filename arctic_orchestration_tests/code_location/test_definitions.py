@@ -114,6 +114,8 @@ A_JOB = "the name of a job of this code location"
         ({"trigger": on.check("raw/x")}, "trigger.check.asset", "raw/x", KNOWN),
         ({"trigger": on.check("parent", "no_nuls")}, "trigger.check.name", "no_nuls",
          "a check of parent: one of no_nulls"),
+        ({"trigger": on.partitions("parent", checks=["no_nuls", "no_nulls"])},
+         "trigger.partitions.checks", "no_nuls", "a check of parent: one of no_nulls"),
         ({"trigger": on.check("raw/a", "no_nulls")}, "trigger.check.name", "no_nulls",
          "a check of raw/a: none is defined"),
         ({"trigger": on.freshness("raw/x", state="fail")}, "trigger.freshness.asset", "raw/x",

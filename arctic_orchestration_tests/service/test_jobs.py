@@ -53,6 +53,7 @@ def test_jobs_are_listed_by_state_schedule_and_text(api: MakeApi, waiting: World
         assert listed(client.get(f"/jobs?{query}")) == expected, query
     refused = client.get("/jobs?state=asleep")
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "state")
+    assert refused.json()["detail"].startswith("state: got 'asleep', expected ")
 
 
 def test_pages_of_jobs_go_from_new_to_old(api: MakeApi, waiting: World) -> None:

@@ -276,12 +276,9 @@ class CompactionSensor(NamedTargetsSensor):
 
     def _place(self, context: dg.SensorEvaluationContext) -> _Place:
         settings = self._settings or Settings.from_environment()
-        # The instance is created on first use, and costs more than an idle tick.
-        reference = context.instance_ref or context.instance.get_ref()
-        storage = str(reference.event_storage_data)
+        storage = code_servers.storage_of(context)
         key = (settings.database_url, settings.catalog, str(settings.lake), storage)
         if key not in self._places:
-            code_servers.prepare(storage)
             # The instance of a tick ends with the tick; the log has connections of its own.
             log = DagsterLog(context.instance)
             self._places[key] = _Place(

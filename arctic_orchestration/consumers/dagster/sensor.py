@@ -225,12 +225,9 @@ class _Following:
 
     def _follower(self, context: dg.SensorEvaluationContext) -> Follower:
         settings = self._consumer.settings
-        # The instance is created on first use, and costs more than an idle tick.
-        reference = context.instance_ref or context.instance.get_ref()
-        storage = str(reference.event_storage_data)
+        storage = code_servers.storage_of(context)
         key = (settings.database_url, settings.cluster, storage)
         if key not in self._followers:
-            code_servers.prepare(storage)
             log = log_of(context.instance, [self._consumer.spec.asset])
             origin = context.code_location_origin
             # Sensors with one name in two locations have leases of their own.

@@ -146,12 +146,9 @@ class TaskSensor(NamedTargetsSensor):
         location = self._location_name or (origin.location_name if origin else "local")
         repository = context.repository_def
         assert repository is not None
-        # The instance is created on first use, and costs more than an idle tick.
-        reference = context.instance_ref or context.instance.get_ref()
-        storage = str(reference.event_storage_data)
+        storage = code_servers.storage_of(context)
         key = (settings.database_url, settings.cluster, location, storage)
         if key not in self._places:
-            code_servers.prepare(storage)
             # The instance of a tick ends with the tick; the log has connections of its own.
             log = DagsterLog(context.instance)
             self._places[key] = _place(settings, location, repository, log)

@@ -246,13 +246,10 @@ class DispatcherSensor(EveryJobSensor):
         location = self._location_name or (origin.location_name if origin else "local")
         repository = context.repository_def
         assert repository is not None
-        # Dagster makes the instance on first use, which costs more than an idle tick.
-        reference = context.instance_ref or context.instance.get_ref()
-        storage = str(reference.event_storage_data)
+        storage = code_servers.storage_of(context)
         known_as = origin.location_name if origin else None
         key = (settings.database_url, settings.cluster, location, storage)
         if key not in self._engines:
-            code_servers.prepare(storage)
             targets = RepositoryTargets(repository, lambda: context.instance)
             declared = [resolved(s, repository.asset_graph) for s in self._schedules]
             log = DagsterLog(context.instance, location=location, known_as=known_as)
@@ -288,7 +285,7 @@ class DispatcherSensor(EveryJobSensor):
         engine.targets.renew(lambda: context.instance)
         engine.hooks = CodeHooks(self._schedules, lambda: context.instance, repository)
         assert isinstance(engine.sources, CodeSources)
-        engine.sources.renew(reference, known_as)
+        engine.sources.renew(context.instance_ref or context.instance.get_ref(), known_as)
         engine.ticks = DagsterTicks(lambda: context.instance, context.log_key)
         probes = LoadProbes(lambda: context.instance, spark_ui=settings.spark_ui)
         engine.surroundings = replace(

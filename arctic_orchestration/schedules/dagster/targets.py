@@ -87,6 +87,9 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
                     problems.append(InvalidInput(f"{place}.{name}", asset, expected))
                 elif isinstance(leaf, Check) and leaf.name is not None:
                     problems += _unknown_check(f"{place}.name", leaf.name, [asset], graph)
+                else:
+                    for check in set(leaf.source.checks) - {"*"}:
+                        problems += _unknown_check(f"{place}.checks", check, [asset], graph)
         for number, constraint in enumerate(schedule.constraints):
             # A name without a slash may be that of a job, which is not known here.
             for parent in constraint.parents_needed:

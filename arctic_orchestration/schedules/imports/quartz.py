@@ -18,8 +18,9 @@ from arctic_orchestration.schedules.imports.cron_fields import (
 )
 from arctic_orchestration.schedules.imports.draft import Draft, NotPossible
 
-_PART = re.compile(r"(?:(\*)|(\w+)(?:-(\w+))?)?(?:/(\d+))?")
-_NEAREST = re.compile(r"(\d{1,2})W")
+#: No number of a field has more digits.
+_PART = re.compile(r"(?:(\*)|(\w{1,4})(?:-(\w{1,4}))?)?(?:/(\d{1,4}))?", re.ASCII)
+_NEAREST = re.compile(r"(\d{1,2})W", re.ASCII)
 _NTH = re.compile(r"(\w+)#([1-5])")
 _LAST = re.compile(r"(\w+)L")
 
@@ -144,7 +145,8 @@ def _numbers(text: str, field: _Field, expression: str) -> set[int]:
 def _number(text: str, field: _Field, expression: str) -> int:
     if text.lower() in field.names:
         return field.lowest + field.names.index(text.lower())
-    if not (text.isascii() and text.isdecimal()) or not field.lowest <= int(text) <= field.highest:
+    known = text.isascii() and text.isdecimal() and len(text) <= 4
+    if not known or not field.lowest <= int(text) <= field.highest:
         expected = f"{field.lowest} to {field.highest}"
         raise NotPossible(f"Quartz {expression!r}: {field.name} {text} is not {expected}")
     return int(text)

@@ -97,6 +97,20 @@ def test_the_comparison_may_begin_at_a_tick(expression: str, now: datetime) -> N
     assert (found.outcome.value, found.draft.reasons) == ("exact", [])
 
 
+@pytest.mark.parametrize("path", [["x/y"], ["x", "y"]])
+def test_keys_that_have_one_name_for_triggers_are_not_possible(path: list[str]) -> None:
+    """Both would arrive as x/y, and the sensor's function is for one of them."""
+
+    @dg.asset_sensor(asset_key=dg.AssetKey(path), job=plain, name="arrival")
+    def sensor(context: dg.SensorEvaluationContext) -> None: ...
+
+    assets = [dg.AssetSpec(["x/y"]), dg.AssetSpec(["x", "y"])]
+    defs = dg.Definitions(assets=assets, jobs=[plain], sensors=[sensor])
+    (found,) = drafts_of(defs.get_repository_def(), NOW)
+    assert found.outcome.value == "not possible"
+    assert found.draft.reasons[0].startswith("asset_key: ")
+
+
 def partitioned(days: dg.PartitionsDefinition[Any]) -> Drafted:
     @dg.job(partitions_def=days)
     def of_these() -> None:

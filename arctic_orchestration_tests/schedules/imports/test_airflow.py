@@ -110,6 +110,7 @@ def test_a_page_of_several_is_named() -> None:
         ({"timetable_summary": "@once"}, "timetable_summary @once: it has no schedule"),
         ({"timetable_summary": "0 4 * * * 30"}, "timetable_summary '0 4 * * * 30': "),
         ({"timetable_summary": "H 4 * * *"}, "timetable_summary 'H 4 * * *': "),
+        ({"timetable_summary": f"{'9' * 14} days, 0:00:00"}, "timetable_summary '99999999999999 d"),
         ({"timetable_summary": 7}, "timetable_summary: got 7, expected text"),
         ({"end_date": "2026-01-01T00:00:00Z"}, "end_date: 2026-01-01T00:00:00Z has passed"),
         ({"timezone": "Mars"}, "timetable_summary '0 4 * * *': "),
@@ -127,6 +128,13 @@ def test_what_is_not_possible_has_its_reason(fields: dict[str, Any], reason: str
     draft = only(Source.AIRFLOW, dag(**fields))
     assert draft.form is None
     assert draft.reasons[0].startswith(reason)
+
+
+@pytest.mark.parametrize("timeout", ["P999999999999D", 1e300, float("inf"), -1])
+def test_a_timeout_beyond_all_times_is_not_understood(timeout: object) -> None:
+    draft = only(Source.AIRFLOW, dag(dag_run_timeout=timeout))
+    assert "tags" not in form(draft)
+    assert draft.reasons[0].startswith("not understood: dag_run_timeout: ")
 
 
 def test_a_dag_that_begins_later_says_when() -> None:

@@ -92,6 +92,14 @@ def test_a_run_that_is_skipped_is_canceled() -> None:
     assert (draft.outcome, form(draft)["enabled"]) == (Outcome.EXACT, True)
 
 
+@pytest.mark.parametrize("timeout", [-1, 10**12])
+def test_a_timeout_that_is_none_is_not_understood(timeout: int) -> None:
+    schedule = {"quartz_cron_expression": "0 0 4 * * ?", "timezone_id": "UTC"}
+    draft = job(schedule=schedule, timeout_seconds=timeout)
+    assert draft.reasons == [f"not understood: timeout_seconds: {timeout}"]
+    assert "tags" not in form(draft)
+
+
 def test_a_continuous_job_runs_again_when_it_has_ended() -> None:
     stream = form(sample(Source.DATABRICKS)["stream"])
     assert stream["trigger"] == {"elapsed": {"duration": "1m"}}

@@ -191,7 +191,14 @@ def test_an_expression_without_a_tick_is_no_cron_expression() -> None:
         translated("0 0 0 30 2 ?", "America/New_York")
 
 
-@pytest.mark.parametrize("expression", ["", "0 0 * * *", "0 0 0 * * ? * *", "x 0 0 * * ?"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("", "0 0 * * *", "0 0 0 * * ? * *", "x 0 0 * * ?", "0 0/٥ 0 * * ?", "0 0 0 ١٥W * ?"),
+        *(f"0 0/{'9' * 5_000} 0 * * ?", f"0 {'9' * 5_000} 0 * * ?", f"0 0 0 ? * {'9' * 5_000}L"),
+    ],
+    ids=lambda text: text[:20],
+)
 def test_what_is_no_expression_is_not_possible(expression: str) -> None:
     with pytest.raises(NotPossible):
         translated(expression)

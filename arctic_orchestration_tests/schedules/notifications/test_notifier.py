@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -295,6 +296,26 @@ def test_a_broken_file_stops_nothing_and_is_read_again_when_it_changes(
     assert "channels: got 5, expected a list" in post.notifier.problem
     post.channels({"url": "json://a"})
     assert post.send(3) == 1
+    assert post.notifier.problem is None
+
+
+def test_a_file_of_the_same_size_and_age_is_another_one(
+    post: Post, write: Callable[..., None], tmp_path: Path
+) -> None:
+    """As by rsync -t and a link that is switched."""
+    write(news())
+    wrong = tmp_path / "wrong.yaml"
+    post.channels({"url": "json://a"})
+    wrong.write_text("x" * post.path.stat().st_size)
+    right = post.path.rename(tmp_path / "right.yaml")
+    for file in (wrong, right):
+        os.utime(file, (1, 1))
+    post.path.symlink_to(wrong)
+    assert post.send(1) == 0
+    assert post.notifier.problem is not None
+    post.path.unlink()
+    post.path.symlink_to(right)
+    assert post.send(2) == 1
     assert post.notifier.problem is None
 
 
