@@ -117,8 +117,11 @@ def _kept(location: Location) -> sa.Select[Any]:
     )
 
 
-def try_again(tx: sa.Connection, location: Location) -> None:
+def try_again(
+    queue: JobQueue, location: Location, store: ScheduleStore, targets: Targets, now: datetime
+) -> None:
     """Makes the next tick map unmatched arrivals again: the code may differ."""
+    tx = queue.tx
     in_location = deferred_arrivals.c.location_id == location.id
     newest = (
         sa.select(deferred_arrivals.c.id)
@@ -130,9 +133,10 @@ def try_again(tx: sa.Connection, location: Location) -> None:
     if ids:
         these = dialect.among(tx, deferred_arrivals.c.id, ids)
         tx.execute(sa.update(deferred_arrivals).where(these).values(waits_for="code"))
+    _regroup(queue, location, store, targets, now)
 
 
-def regroup(
+def _regroup(
     queue: JobQueue, location: Location, store: ScheduleStore, targets: Targets, now: datetime
 ) -> None:
     """Takes the events of jobs that wait for a whole target which turns out to have partitions.

@@ -52,6 +52,7 @@ from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import JobMove, JobState
 from arctic_orchestration.schedules.launch_requests import LaunchRequest
 from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.missing_partitions import count_again
 from arctic_orchestration.schedules.request_hooks import (
     NoHooks,
     RequestHooks,
@@ -223,9 +224,9 @@ class Engine:
             if deploys and not reading.more:
                 self._deploy(tx, location, now, done)
             if not (self._deployed or reading.more):
-                deferred_arrivals.try_again(tx, location)
                 queue = JobQueue(tx, now)
-                deferred_arrivals.regroup(queue, location, self.store, self.targets, now)
+                deferred_arrivals.try_again(queue, location, self.store, self.targets, now)
+                count_again(queue, location, self.store, self.targets, self.feed)
             if self.inventory is not None and not (self._deployed or reading.more):
                 self._remarks += take_inventory(tx, self.store, location, self.inventory, now)
             work = has_work(tx, location, now)

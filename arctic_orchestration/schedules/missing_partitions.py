@@ -3,17 +3,24 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import sqlalchemy as sa
 
+from arctic_orchestration.event_log.feed import LookedUpFeed, Position
 from arctic_orchestration.schedules.deferred_arrivals import unchecked
 from arctic_orchestration.schedules.job_queue import JobQueue
-from arctic_orchestration.schedules.jobs import Job
+from arctic_orchestration.schedules.jobs import COMMON, Job, JobState
+from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.target_partitions import Placing
+from arctic_orchestration.schedules.targets import Targets
+from arctic_orchestration.schedules.trigger_evaluation import evaluate_trigger
 from arctic_orchestration.schedules.triggers import Arrivals
-from arctic_orchestration.state.tables import job_events
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.tables import job_events, jobs
 
 #: with more missing partitions, a reason gives their number only
 _NAMED = 5
@@ -99,6 +106,33 @@ class MissingPartitions:
             missing=tuple(missing) if len(missing) <= _NAMED else (),
         )
 
+    def counted_again(self, job: Job, stored: StoredSchedule) -> tuple[Arrivals, ...]:
+        """Returns the arrivals of a waiting job, where other partitions belong together now."""
+        counted = list(job.arrivals)
+        before: dict[int, set[str]] | None = None
+        for number, leaf in enumerate(stored.leaves):
+            given = job.arrivals[number]
+            if leaf.needs_all and given.required is not None and self._differs(job, stored, number):
+                if before is None:
+                    before = self._partitions_of(job)
+                counted[number] = self._of_leaf(job, stored, number, given, before[number])
+        return tuple(counted)
+
+    def _differs(self, job: Job, stored: StoredSchedule, number: int) -> bool:
+        """Returns whether a leaf of a job waits for partitions that do not belong together now.
+
+        Without a look-up: more missing partitions than a reason names are compared by their number.
+        """
+        given, leaf = job.arrivals[number], stored.leaves[number]
+        mapping = self._placing.map_of(stored, number)
+        if mapping is None or job.scope is None:
+            return False
+        try:
+            wanted = leaf.wanted_of(mapping.sources_of(job.scope, self._queue.now))
+        except Exception:
+            return False
+        return len(wanted) != given.required or not set(given.missing) <= set(wanted)
+
     def _partitions_of(self, job: Job) -> dict[int, set[str]]:
         """Returns the partitions that each leaf of a job has in the database."""
         found: dict[int, set[str]] = defaultdict(set)
@@ -108,3 +142,37 @@ class MissingPartitions:
         for leaf, partition in self._queue.tx.execute(query.where(job_events.c.job_id == job.id)):
             found[leaf].add(partition)
         return found
+
+
+def count_again(
+    queue: JobQueue, location: Location, store: ScheduleStore, targets: Targets, feed: LookedUpFeed
+) -> None:
+    """Evaluates the jobs that wait for all partitions, where the code defines others than before.
+
+    A partition that was removed from the code never arrives.
+    """
+    waiting = (
+        (jobs.c.location_id == location.id)
+        & (jobs.c.state == JobState.WAITING_TRIGGER.value)
+        & jobs.c.scope.is_distinct_from(COMMON)
+        & jobs.c.scope.is_not(None)
+    )
+    ids = queue.tx.execute(sa.select(jobs.c.schedule_id).where(waiting).distinct()).scalars()
+    schedules = {
+        id: stored
+        for id, stored in store.by_ids(queue.tx, ids).items()
+        if any(leaf.needs_all for leaf in stored.leaves)
+    }
+    if not schedules:
+        return
+    position = Position.from_json(location.position) if location.position else None
+    missing = MissingPartitions(
+        queue, Placing(targets, queue.now), partial(feed.arrived, position=position)
+    )
+    of_these = dialect.among(queue.tx, jobs.c.schedule_id, list(schedules))
+    for job in queue.load(waiting, of_these):
+        stored = schedules[job.schedule_id]
+        arrivals = missing.counted_again(job, stored)
+        if arrivals != job.arrivals:
+            evaluate_trigger(queue, job, stored, arrivals)
+    queue.flush()

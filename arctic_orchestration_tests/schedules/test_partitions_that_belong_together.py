@@ -143,6 +143,40 @@ def test_a_partition_that_is_added_later_matches_after_a_deployment(lake: MakeWo
     assert runs(here) == ["2026-01-01"]
 
 
+@pytest.mark.parametrize("complete", [False, True])
+def test_jobs_wait_for_the_partitions_that_the_code_defines_now(
+    lake: MakeWorld, complete: bool
+) -> None:
+    """One is removed, and a job that lacks it alone fires; one is added, and is named."""
+    all_ = {"complete": True} if complete else {"count": "all"}
+    here = lake(daily(trigger=on.partitions("raw/orders", **all_)))
+    for key in ("2026-01-01|emea", "2026-01-01|amer", "2026-01-02|emea"):
+        here.feed.arrive("raw/orders", key)
+    here.tick(2 * DAY)
+    assert runs(here) == []
+
+    def deploy(now: float, *regions: str) -> None:
+        changed = {"multi": {"date": DAILY, "region": {"static": list(regions)}}}
+        assets = {**ASSETS, "raw/orders": {"partitions": changed}}
+        here.targets = Declared(read_declared({"assets": assets}))
+        here.engine = here.new_engine()
+        here.tick(now)
+
+    deploy(2 * DAY + 1, "emea", "amer")
+    assert runs(here) == ["2026-01-01"]
+    assert waiting(here) == {
+        "2026-01-02": "1 of 2 partitions of raw/orders have arrived, missing 2026-01-02|amer"
+    }
+    deploy(2 * DAY + 2, "emea", "mars")
+    assert waiting(here) == {
+        "2026-01-02": "1 of 2 partitions of raw/orders have arrived, missing 2026-01-02|mars"
+    }
+    deploy(2 * DAY + 3, "emea", *(f"r{number}" for number in range(9)))
+    assert waiting(here) == {"2026-01-02": "1 of 10 partitions of raw/orders have arrived"}
+    deploy(2 * DAY + 4, "emea")
+    assert runs(here) == ["2026-01-01", "2026-01-02"]
+
+
 def test_one_waiting_job_for_each_partition_under_a_limit(lake: MakeWorld) -> None:
     """Arrivals join the job of their partition; a launched one takes no more."""
     trigger = on.partitions("raw/payments")
