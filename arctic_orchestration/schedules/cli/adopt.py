@@ -219,7 +219,7 @@ def _list(chosen: "Sequence[LoadedRepository]", names: list[str], *, as_json: bo
 
 
 def _print_code(drafts: "Sequence[Drafted]") -> None:
-    """Prints the Python of each, below the imports of all, and its YAML."""
+    """Prints the Python of each, below the imports of all, and its YAML where that suffices."""
     from arctic_orchestration.schedules.dagster.adoption.python_form import imports_of
 
     calls = [drafted.python for drafted in drafts if drafted.python is not None]
@@ -227,7 +227,7 @@ def _print_code(drafts: "Sequence[Drafted]") -> None:
         typer.echo(f"\n{imports_of(calls)}")
     for drafted in drafts:
         if drafted.python is not None:
-            typer.echo(f"\n{drafted.python}\n\n{drafted.yaml}")
+            typer.echo(f"\n{drafted.python}\n\n{drafted.yaml or '# no YAML: it needs Python'}")
 
 
 def _steps() -> dict[tuple[str, str], str]:

@@ -141,3 +141,13 @@ def test_the_doctor_finds_what_dagster_evaluates_beside_ours(
         "adopted hourly",
         "stop it in Dagster, or hand it back: arctic adopt --back hourly",
     )
+
+
+def test_the_code_of_what_has_a_function_is_python_alone(adopt: Callable[..., Ended]) -> None:
+    """Its YAML would make runs without asking the function."""
+    assert "name: hourly" in adopt("hourly").out
+    printed = adopt("decided").out
+    assert "request=request_of(decided)" in printed
+    assert "name: decided" not in printed
+    (of_json,) = json.loads(adopt("decided", "--json").out)
+    assert (of_json["needs_python"], of_json["yaml"]) == (True, None)

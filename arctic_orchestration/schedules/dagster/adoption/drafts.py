@@ -77,7 +77,14 @@ class Drafted:
         return None if form is None else python_of(form, self.hook)
 
     @property
-    def yaml(self) -> str:
+    def needs_python(self) -> bool:
+        return self.hook is not None or self.kind == "sensor"
+
+    @property
+    def yaml(self) -> str | None:
+        """The schedule as a file; None: there is none, or it would lack its function."""
+        if self.draft.form is None or self.needs_python:
+            return None
         return Import(drafts=[self.draft]).to_yaml()
 
     def to_json(self) -> dict[str, Any]:
@@ -86,10 +93,10 @@ class Drafted:
             **{key: report[key] for key in ("name", "outcome", "reasons", "notes")},
             "source": self.name,
             "kind": self.kind,
-            "needs_python": self.hook is not None or self.kind == "sensor",
+            "needs_python": self.needs_python,
             "schedule": self.draft.form,
             "python": self.python,
-            "yaml": self.yaml if self.draft.form is not None else None,
+            "yaml": self.yaml,
         }
 
 
