@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 
@@ -64,6 +64,24 @@ def _short(text: str) -> str:
 #: Text that is stored in keys of indexes: the name of something to look up or to count.
 IndexedText = Annotated[str, AfterValidator(_short)]
 IndexedName = Annotated[str, Field(min_length=1), AfterValidator(_short)]
+
+
+def asset_name(value: Any) -> Any:
+    """Returns the name of an asset of Dagster, given as its key, spec or definition.
+
+    Anything else is returned as it is. Dagster is not imported, which most commands do without.
+    """
+    try:
+        key = getattr(value, "key", value)
+    except Exception:
+        # A definition of several assets has no key.
+        return value
+    name = getattr(key, "to_user_string", None)
+    return name() if callable(name) else value
+
+
+#: An asset in Python or YAML; its name is stored.
+AssetName = Annotated[IndexedName, BeforeValidator(asset_name, json_schema_input_type=IndexedName)]
 
 
 class Specification(BaseModel):

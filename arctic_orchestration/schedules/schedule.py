@@ -23,9 +23,10 @@ from arctic_orchestration.schedules.constraints.base import asset_resource, job_
 from arctic_orchestration.schedules.contradictions import contradictions
 from arctic_orchestration.schedules.triggers import AnyTrigger
 from arctic_orchestration.specification import (
+    AssetName,
     IndexedName,
-    IndexedText,
     Specification,
+    asset_name,
     json_form,
     problems_of,
     unwritable,
@@ -68,7 +69,7 @@ class Target(Specification):
     """What a job of the schedule runs: a Dagster job, or assets of the same code location."""
 
     job: IndexedName | None = None
-    assets: tuple[IndexedText, ...] = ()
+    assets: tuple[AssetName, ...] = ()
     #: the Dagster object it was made from, unless it was written as names
     given: Any = Field(default=None, exclude=True, repr=False)
 
@@ -83,6 +84,10 @@ class Target(Specification):
             if "given" in value:
                 raise ValueError("job or assets, and no other field")
             return value
+        # Keys, specs and selections of Dagster are tuples themselves.
+        several = value if type(value) in (list, tuple) else [value]
+        if any(asset_name(one) is not one for one in several):
+            return {"assets": several}
         # A Dagster job has a name; a selection of assets has none until it is resolved.
         name = getattr(value, "name", None)
         if isinstance(name, str) and not isinstance(value, Specification):

@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given
 from pydantic import TypeAdapter
 
+from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.schedules.constraints import KINDS as constraint_kinds
 from arctic_orchestration.schedules.constraints import AnyConstraint, Constraint, only
 from arctic_orchestration.schedules.schedule import Schedule, Target, digest
@@ -252,3 +253,38 @@ def test_every_kind_of_the_design_is_among_the_schedules_that_are_drawn() -> Non
         "idle",
     }
     assert set(CONSTRAINTS) <= set(constraint_kinds)
+
+
+@dg.asset(key_prefix="raw")
+def orders() -> None: ...
+
+
+@dg.multi_asset(specs=[dg.AssetSpec("one"), dg.AssetSpec("two")])
+def several() -> tuple[None, None]: ...  # type: ignore[empty-body]
+
+
+@pytest.mark.parametrize(
+    "asset",
+    [orders, orders.key, dg.AssetSpec(["raw", "orders"]), "raw/orders"],
+    ids=["definition", "key", "spec", "name"],
+)
+def test_an_asset_is_its_name_its_key_or_a_definition(asset: Any) -> None:
+    """In every trigger with an asset, and as the target; what is stored is its name."""
+    triggers_with = [
+        on.partitions(asset),
+        on.data(asset, "1GB"),
+        on.quiet(asset, "10m"),
+        on.check(asset),
+        on.freshness(asset, state="fail"),
+    ]
+    for trigger in triggers_with:
+        assert trigger.to_form()[trigger.kind]["asset"] == "raw/orders"
+    assert on.run(assets=[asset]).to_form()["run"]["assets"] == ["raw/orders"]
+    for target in ([asset, orders], orders):
+        made = Schedule(name="s", target=target, trigger=on.partitions("other"))
+        assert set(made.target.assets) == {"raw/orders"}
+
+
+def test_a_definition_of_several_assets_is_no_asset() -> None:
+    with pytest.raises(InvalidDefinition, match="partitions.asset: .*, expected text"):
+        on.partitions(several)

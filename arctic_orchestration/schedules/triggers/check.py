@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from arctic_orchestration.event_log.event import Event, EventKey, EventKind
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
-from arctic_orchestration.specification import IndexedName
+from arctic_orchestration.specification import AssetName, IndexedName
 
 
 class Check(Leaf):
@@ -18,7 +18,7 @@ class Check(Leaf):
     """
 
     kind: Literal["check"] = "check"
-    asset: IndexedName
+    asset: AssetName
     #: the name of the check; None: any check of the asset
     name: IndexedName | None = None
     status: Literal["passed", "failed"] = "passed"

@@ -15,7 +15,7 @@ from arctic_orchestration.quantities import (
     format_moment,
 )
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
-from arctic_orchestration.specification import IndexedName
+from arctic_orchestration.specification import AssetName
 
 
 class Data(Leaf):
@@ -26,7 +26,7 @@ class Data(Leaf):
     """
 
     kind: Literal["data"] = "data"
-    asset: IndexedName
+    asset: AssetName
     size: Size
     max_wait: PositiveDuration | None = None
 

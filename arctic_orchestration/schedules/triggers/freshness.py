@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, field_validator
 
 from arctic_orchestration.event_log.event import Event, EventKey, EventKind
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
-from arctic_orchestration.specification import IndexedName
+from arctic_orchestration.specification import AssetName
 
 _State = Literal["pass", "warn", "fail"]
 
@@ -24,7 +24,7 @@ class Freshness(Leaf):
     """
 
     kind: Literal["freshness"] = "freshness"
-    asset: IndexedName
+    asset: AssetName
     state: Annotated[
         tuple[_State, ...],
         BeforeValidator(_states, json_schema_input_type=_State | tuple[_State, ...]),

@@ -1,4 +1,7 @@
-"""Triggers for use in Python: ``on.partitions("raw/flights", count=3)``."""
+"""Triggers for use in Python: ``on.partitions("raw/flights", count=3)``.
+
+An asset is its name, or Dagster's key, spec or definition of it.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -20,7 +23,7 @@ from arctic_orchestration.schedules.triggers.then import Then
 
 
 def partitions(
-    asset: str,
+    asset: object,
     *,
     count: int | str = 1,
     where: str | None = None,
@@ -82,13 +85,13 @@ def cron(
     return Cron.parse(form, field="cron")
 
 
-def data(asset: str, size: str, *, max_wait: timedelta | str | None = None) -> Data:
+def data(asset: object, size: str, *, max_wait: timedelta | str | None = None) -> Data:
     """Fires when ``size`` of ``asset``, such as ``100GB``, has arrived; see `Data`."""
     return Data.parse({"asset": asset, "size": size, "max_wait": max_wait}, field="data")
 
 
 def quiet(
-    asset: str, duration: timedelta | str, *, max_wait: timedelta | str | None = None
+    asset: object, duration: timedelta | str, *, max_wait: timedelta | str | None = None
 ) -> Quiet:
     """Fires when ``asset`` has arrived and then nothing more for ``duration``; see `Quiet`."""
     form = {"asset": asset, "duration": duration, "max_wait": max_wait}
@@ -105,7 +108,7 @@ def elapsed(
 def run(
     job: str | None = None,
     *,
-    assets: Sequence[str] = (),
+    assets: Sequence[object] = (),
     status: str | Sequence[str] = "success",
     count: int = 1,
     location: str | None = None,
@@ -124,7 +127,7 @@ def run(
 
 
 def check(
-    asset: str,
+    asset: object,
     name: str | None = None,
     *,
     status: str = "passed",
@@ -142,7 +145,7 @@ def check(
     return Check.parse(form, field="check")
 
 
-def freshness(asset: str, *, state: str | Sequence[str]) -> Freshness:
+def freshness(asset: object, *, state: str | Sequence[str]) -> Freshness:
     """Fires when the freshness policy of ``asset`` changes to a state; see `Freshness`."""
     return Freshness.parse({"asset": asset, "state": state}, field="freshness")
 

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 from arctic_orchestration.event_log.event import Event, EventKey, EventKind
 from arctic_orchestration.quantities import format_duration, format_moment, parse_duration
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf, PartitionSource
-from arctic_orchestration.specification import IndexedName
+from arctic_orchestration.specification import AssetName
 
 _LATE = "'rerun', 'ignore', or 'collect:' and a duration, as collect:1h"
 
@@ -82,7 +82,7 @@ class Partitions(Leaf):
     """
 
     kind: Literal["partitions"] = "partitions"
-    asset: IndexedName
+    asset: AssetName
     count: Annotated[
         int | Literal["all"], BeforeValidator(_count, json_schema_input_type=_CountForm)
     ] = 1

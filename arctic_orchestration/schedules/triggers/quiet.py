@@ -7,7 +7,7 @@ from typing import Literal
 from arctic_orchestration.event_log.event import Event, EventKey, EventKind
 from arctic_orchestration.quantities import PositiveDuration, format_duration, format_moment
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
-from arctic_orchestration.specification import IndexedName
+from arctic_orchestration.specification import AssetName
 
 
 class Quiet(Leaf):
@@ -18,7 +18,7 @@ class Quiet(Leaf):
     """
 
     kind: Literal["quiet"] = "quiet"
-    asset: IndexedName
+    asset: AssetName
     duration: PositiveDuration
     max_wait: PositiveDuration | None = None
 

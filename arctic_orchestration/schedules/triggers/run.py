@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from arctic_orchestration.event_log.event import ANY_LOCATION, Event, EventKey, RunStatus
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
-from arctic_orchestration.specification import IndexedName, IndexedText
+from arctic_orchestration.specification import AssetName, IndexedName, IndexedText
 
 _Status = Literal["success", "failure", "canceled", "started"]
 
@@ -26,7 +26,7 @@ class Run(Leaf):
 
     kind: Literal["run"] = "run"
     job: IndexedName | None = None
-    assets: tuple[IndexedText, ...] = ()
+    assets: tuple[AssetName, ...] = ()
     status: Annotated[
         tuple[_Status, ...],
         BeforeValidator(_statuses, json_schema_input_type=_Status | tuple[_Status, ...]),
