@@ -144,7 +144,10 @@ def _form(path: Path) -> object:
         InvalidInput: there is no such file, it is no YAML, or aliases make it too large.
     """
     try:
-        return load(path.read_text(encoding="utf-8"), name="file")
+        form = load(path.read_text(encoding="utf-8"), name="file")
+        if isinstance(form, Mapping):
+            return form
+        problem = "it is no mapping with the field channels"
     except InvalidInput as error:
         line = re.match(r"file:([0-9]+)", error.field)
         large = error.expected if error.expected.startswith("at most") else "it is no YAML"

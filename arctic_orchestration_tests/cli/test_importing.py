@@ -91,8 +91,8 @@ def test_programs_get_one_document(arctic: Command) -> None:
 
 
 def test_all_are_possible_is_exit_code_0(arctic: Command, piped: Callable[[str], None]) -> None:
-    """The file is from standard input."""
-    piped("CRON_TZ=UTC\n5 4 * * * 1e5\n")
+    """The file is from standard input, and begins as files of Windows do."""
+    piped("\ufeffCRON_TZ=UTC\n5 4 * * * 1e5\n")
     result = arctic("schedules", "import", "--from", "crontab", "-")
     assert result.code == 0
     (schedule,) = read_schedules(result.out, name="x")

@@ -104,6 +104,7 @@ _CONSTRAINTS: dict[str, tuple[dict[str, Any], list[Row]]] = {
             ("end", "22:00", "an end that is not the start; a whole day is 00:00 to 24:00", READING,
              "", {"start": "22:00", "end": "22:00"}),
             ("timezone", "Mars/Olympus", ZONE, READING),
+            ("timezone", "localtime", ZONE, READING),
             ("timezone", 2, TEXT),
             ("days", [], "at least one day", READING),
             ("days", ["monday"], _days := (

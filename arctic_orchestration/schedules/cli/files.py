@@ -14,8 +14,8 @@ def text_of(file: str) -> str:
     """
     try:
         if file == "-":
-            return sys.stdin.buffer.read().decode()
-        return Path(file).read_bytes().decode()
+            return sys.stdin.buffer.read().decode("utf-8-sig")
+        return Path(file).read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise InvalidInput("FILE", file, f"a file that can be read ({error.strerror})") from error
     except UnicodeDecodeError as error:

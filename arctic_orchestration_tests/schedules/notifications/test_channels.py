@@ -15,7 +15,6 @@ from arctic_orchestration_tests.schedules.notifications.post import HOUR
     ("text", "field", "value", "expected"),
     [
         ("channels: 5", "channels", 5, "a list"),
-        ("[]", "(definition)", "a list", "a mapping"),
         ("other: 1", "channels", None, "a value: the field is required"),
         ("channels: ['json://u:secret@h']", "channels[0]", "json://…", "a mapping"),
         ("channels: [{}]", "channels[0].url", None, "a value: the field is required"),
@@ -90,6 +89,18 @@ def test_a_file_that_is_no_yaml_is_refused_by_line(tmp_path: Path) -> None:
         read_channels(path, {})
     assert refusal.value.field == "ARCTIC_NOTIFICATIONS"
     assert "it is no YAML (line 3)" in refusal.value.expected
+    assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "json://u:secret@h"])
+def test_a_file_of_anything_but_channels_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "n.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidInput) as refusal:
+        read_channels(path, {})
+    assert refusal.value.field == "ARCTIC_NOTIFICATIONS"
+    assert "it is no mapping with the field channels" in refusal.value.expected
+    assert "n.yaml" in str(refusal.value)
     assert "secret" not in str(refusal.value)
 
 
