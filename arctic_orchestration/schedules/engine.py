@@ -226,7 +226,7 @@ class Engine:
             if not (self._deployed or reading.more):
                 queue = JobQueue(tx, now)
                 deferred_arrivals.try_again(queue, location, self.store, self.targets, now)
-                count_again(queue, location, self.store, self.targets, self.feed)
+                count_again(queue, reading.location, self.store, self.targets, self.feed)
             if self.inventory is not None and not (self._deployed or reading.more):
                 self._remarks += take_inventory(tx, self.store, location, self.inventory, now)
             work = has_work(tx, location, now)
