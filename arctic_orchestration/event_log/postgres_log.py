@@ -96,9 +96,10 @@ class PostgresSql:
 
     placeholder = "%s"
     #: when the asset ``k`` was wiped, in the form of the moments of events, which is UTC; the
-    #: column for it has the zone of the session that wrote it
+    #: column for it has the zone of the session that wrote it, and a cast to JSON may fail
     wiped_at = (
-        "to_timestamp((k.asset_details::json ->> 'last_wipe_timestamp')::float8) at time zone 'UTC'"
+        "to_timestamp(substring(k.asset_details from "
+        """'"last_wipe_timestamp": *([0-9]+[.]*[0-9]*)')::float8) at time zone 'UTC'"""
     )
 
     def __init__(self, storage: PostgresEventLogStorage | PostgresRunStorage) -> None:

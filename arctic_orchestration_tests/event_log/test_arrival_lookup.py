@@ -111,6 +111,9 @@ class TestArrived:
         assert log.arrived(FLIGHTS, ["a", "b"], log.end()) == set()
         arrive(instance, "b")
         assert log.arrived(FLIGHTS, ["a", "b"], log.end()) == {"b"}
+        broken = "update asset_keys set asset_details = '{'"
+        postgres_server.execute(broken, instance.event_log_storage.postgres_url.rsplit("/", 1)[1])  # type: ignore[attr-defined]
+        assert log.arrived(FLIGHTS, ["a", "b"], log.end()) == {"a", "b"}
 
     def test_a_late_commit_has_arrived_when_it_is_delivered(
         self, dagster_instance: Callable[[str], DagsterInstance]
