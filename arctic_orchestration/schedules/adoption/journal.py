@@ -85,10 +85,11 @@ def refuse_while_adopted(tx: sa.Connection, location: Location) -> None:
     """Refuses a change after which Dagster would know the adopted objects of a location anew.
 
     Errors:
-        TransitionRefused: something is adopted, or on its way there or back; shadows do not count.
+        TransitionRefused: Dagster's side of something is stopped, or may be.
     """
+    runs_in_dagster = adoptions.c.step.in_([Step.SHADOWED.value, Step.HANDED_OVER.value])
     query = sa.select(adoptions.c.name).where(
-        adoptions.c.location_id == location.id, adoptions.c.step != Step.SHADOWED.value
+        adoptions.c.location_id == location.id, ~runs_in_dagster
     )
     names = sorted(tx.execute(query).scalars())
     if names:
