@@ -66,7 +66,7 @@ IndexedText = Annotated[str, AfterValidator(_short)]
 IndexedName = Annotated[str, Field(min_length=1), AfterValidator(_short)]
 
 
-def asset_name(value: Any) -> Any:
+def name_of_asset(value: Any) -> Any:
     """Returns the name of an asset of Dagster, given as its key, spec or definition.
 
     Anything else is returned as it is. Dagster is not imported, which most commands do without.
@@ -81,7 +81,7 @@ def asset_name(value: Any) -> Any:
 
 
 #: An asset in Python or YAML; its name is stored.
-AssetName = Annotated[IndexedName, BeforeValidator(asset_name, json_schema_input_type=IndexedName)]
+AssetName = Annotated[IndexedName, BeforeValidator(name_of_asset)]
 
 
 class Specification(BaseModel):

@@ -103,11 +103,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
 
     @staticmethod
     def check_config(config: Mapping[str, Any]) -> None:
-        """Checks ``run_launcher.config`` without creating a launcher.
-
-        Errors:
-            InvalidDefinition: names invalid fields by path, value and what was expected.
-        """
+        """Checks ``run_launcher.config`` like :meth:`from_config_value`; creates nothing."""
         LauncherRules.of_config(config)
 
     def register_instance(self, instance: DagsterInstance) -> None:

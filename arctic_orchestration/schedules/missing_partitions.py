@@ -82,17 +82,11 @@ class MissingPartitions:
     def _of_leaf(
         self, job: Job, stored: StoredSchedule, number: int, given: Arrivals, seen: Set[str]
     ) -> Arrivals:
+        wanted = self._wanted(job, stored, number)
+        if wanted is None:
+            return given
         leaf = stored.leaves[number]
-        mapping = self._placing.map_of(stored, number)
-        if mapping is None or job.scope is None or leaf.asset_of_partitions is None:
-            return given
-        asset = leaf.asset_of_partitions
-        # A user-defined mapping may raise anything; other schedules must go on.
-        try:
-            sources = mapping.sources_of(job.scope, self._queue.now)
-        except Exception:
-            return given
-        wanted = leaf.wanted_of(sources)
+        asset = leaf.asset_of_partitions or ""
         missing = [key for key in wanted if key not in seen]
         if missing and leaf.source.complete:
             before = self._arrived(asset, missing) | self._new[stored.id, number]
@@ -123,15 +117,21 @@ class MissingPartitions:
 
         Without a look-up: more missing partitions than a reason names are compared by their number.
         """
-        given, leaf = job.arrivals[number], stored.leaves[number]
-        mapping = self._placing.map_of(stored, number)
-        if mapping is None or job.scope is None:
-            return False
-        try:
-            wanted = leaf.wanted_of(mapping.sources_of(job.scope, self._queue.now))
-        except Exception:
+        given, wanted = job.arrivals[number], self._wanted(job, stored, number)
+        if wanted is None:
             return False
         return len(wanted) != given.required or not set(given.missing) <= set(wanted)
+
+    def _wanted(self, job: Job, stored: StoredSchedule, number: int) -> Sequence[str] | None:
+        """Returns the partitions that belong together for a leaf of a job; None: not known."""
+        leaf, mapping = stored.leaves[number], self._placing.map_of(stored, number)
+        if mapping is None or job.scope is None or leaf.asset_of_partitions is None:
+            return None
+        # A user-defined mapping may raise anything; other schedules must go on.
+        try:
+            return leaf.wanted_of(mapping.sources_of(job.scope, self._queue.now))
+        except Exception:
+            return None
 
     def _partitions_of(self, job: Job) -> dict[int, set[str]]:
         """Returns the partitions that each leaf of a job has in the database."""

@@ -26,8 +26,8 @@ from arctic_orchestration.specification import (
     AssetName,
     IndexedName,
     Specification,
-    asset_name,
     json_form,
+    name_of_asset,
     problems_of,
     unwritable,
 )
@@ -86,7 +86,7 @@ class Target(Specification):
             return value
         # Keys, specs and selections of Dagster are tuples themselves.
         several = value if type(value) in (list, tuple) else [value]
-        if any(asset_name(one) is not one for one in several):
+        if any(name_of_asset(one) is not one for one in several):
             return {"assets": several}
         # A Dagster job has a name; a selection of assets has none until it is resolved.
         name = getattr(value, "name", None)

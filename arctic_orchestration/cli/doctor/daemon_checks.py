@@ -109,6 +109,7 @@ def sensors(instance: "DagsterInstance") -> list[Finding]:
 def adopted(instance: "DagsterInstance") -> list[Finding]:
     """Finds adopted schedules and sensors that Dagster evaluates beside ours."""
     from arctic_orchestration.schedules.adoption.journal import Step
+    from arctic_orchestration.schedules.dagster.adoption.instigators import is_fenced
     from arctic_orchestration.schedules.views.adoptions import steps
 
     settings = Settings.from_environment()
@@ -126,19 +127,13 @@ def adopted(instance: "DagsterInstance") -> list[Finding]:
         )
         for state in instance.all_instigator_state()
         if known.get((_owner(state), state.name)) == Step.ADOPTED
-        if state.is_running and not _is_fenced(state)
+        if state.is_running and not is_fenced(state.instigator_data, utc_now())
     ]
 
 
 def _owner(state: Any) -> str:
     selector = state.repository_selector
     return f"{selector.location_name}/{selector.repository_name}"
-
-
-def _is_fenced(state: Any) -> bool:
-    """Returns whether the last tick of a sensor is said to have begun in the future."""
-    began = getattr(state.instigator_data, "last_tick_start_timestamp", None)
-    return began is not None and bool(began > (utc_now() + _SILENT).timestamp())
 
 
 def run_monitoring(instance: "DagsterInstance") -> list[Finding]:

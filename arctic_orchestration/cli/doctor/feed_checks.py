@@ -36,7 +36,7 @@ def mode(instance: "DagsterInstance") -> list[Finding]:
     findings = [Finding(check="feed", status=status, found=found, advice=advice)]
     if zone := log.other_zone():
         found = f"Dagster's Postgres has the time zone {zone}: Dagster shows wrong times of runs"
-        advice = "alter database ... set timezone to 'UTC', then restart what Dagster consists of"
+        advice = "alter database ... set timezone to 'UTC', then restart Dagster's processes"
         findings.append(Finding(check="time zone", status=WARNING, found=found, advice=advice))
     log.close()
     return findings

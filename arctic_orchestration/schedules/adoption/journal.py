@@ -94,9 +94,9 @@ def refuse_while_adopted(tx: sa.Connection, location: Location) -> None:
     names = sorted(tx.execute(query).scalars())
     if names:
         raise TransitionRefused(
-            f"{', '.join(names)} of {location.name} would run twice, or never again: what is "
-            "stopped in Dagster is known there by the present name of the code location. First: "
-            f"arctic adopt --back {' '.join(names)}; or, where the code is gone, --force"
+            f"{', '.join(names)} of {location.name} would run twice, or never again: Dagster knows "
+            "what is stopped by the present name of the code location. Hand it back first: "
+            f"arctic adopt --back {' '.join(names)}. If the code is gone: --force"
         )
 
 

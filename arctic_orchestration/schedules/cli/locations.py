@@ -69,7 +69,7 @@ def unbind(
     For a code location that was renamed, or replaced by another one.
     """
     with opened_state() as (settings, database):
-        found = _found(database, settings, location, force=force)
+        found = _found(database, settings, location)
         question = f"Unbind {location} from {found.owner or 'nothing'}?{_if_alive(found, 'binds')}"
         confirm(question, yes=yes, as_json=as_json)
         with database.begin() as tx:
@@ -97,7 +97,7 @@ def rename(
     For a code location that was renamed. A location NEW that has launched no job yet is replaced.
     """
     with opened_state() as (settings, database):
-        found = _found(database, settings, old, force=force)
+        found = _found(database, settings, old)
         question = f"Rename {old} to {new}?{_if_alive(found, 'makes')}"
         confirm(question, yes=yes, as_json=as_json)
         with database.begin() as tx:
@@ -130,7 +130,7 @@ def delete(
     For a code location that is gone. Tasks of its freshness dependencies stay: tasks forget.
     """
     with opened_state() as (settings, database):
-        found = _found(database, settings, location, force=force)
+        found = _found(database, settings, location)
         with database.read() as tx:
             active = location_control.active_jobs(tx, found)
             had = {one.name: one for one in list_locations(tx, settings.cluster, utc_now())}
@@ -149,13 +149,9 @@ def delete(
         console().print(f"deleted {escape(location)} with {counts}")
 
 
-def _found(database: Database, settings: Settings, name: str, *, force: bool) -> Location:
-    """Returns a location, before the user is asked about a change of it."""
+def _found(database: Database, settings: Settings, name: str) -> Location:
     with database.read() as tx:
-        found = location_by_name(tx, settings.cluster, name)
-        if not force:
-            refuse_while_adopted(tx, found)
-    return found
+        return location_by_name(tx, settings.cluster, name)
 
 
 def _locked(tx: sa.Connection, settings: Settings, name: str, *, force: bool) -> Location:

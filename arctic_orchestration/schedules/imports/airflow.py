@@ -19,6 +19,7 @@ from arctic_orchestration.schedules.imports.draft import (
     Fields,
     NotPossible,
     continuous,
+    max_runtime,
 )
 from arctic_orchestration.schedules.triggers.cron import Cron
 
@@ -28,7 +29,6 @@ _DELTA = re.compile(r"(?:(\d{1,6}) days?, )?(\d{1,6}):(\d\d):(\d\d)", re.ASCII)
 _ISO = re.compile(
     r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,9})(?:\.0+)?S)?)?", re.ASCII
 )
-_LONGEST_SECONDS = 10**11
 #: Enough for any downtime; runs before the import are not made up.
 _CATCH_UP = 10_000
 _OF_THE_DAG = (
@@ -227,10 +227,4 @@ def _runtime(fields: Fields) -> str:
     if iso is not None:
         days, hours, minutes, seconds = (int(part or 0) for part in iso.groups())
         value = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds).total_seconds()
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    longest: Any = value if is_number else 0
-    if not 1 <= longest <= _LONGEST_SECONDS:
-        draft.differs(f"not understood: dag_run_timeout: {shown(value)}")
-        return ""
-    draft.note(f"dag_run_timeout: tag {MAX_RUNTIME}, which Dagster's run monitoring enforces")
-    return str(int(longest))
+    return max_runtime(draft, "dag_run_timeout", value)

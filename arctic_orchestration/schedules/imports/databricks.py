@@ -11,6 +11,7 @@ from arctic_orchestration.schedules.imports.draft import (
     NotPossible,
     checked_zone,
     continuous,
+    max_runtime,
     seconds,
 )
 from arctic_orchestration.schedules.imports.quartz import quartz_trigger
@@ -20,7 +21,6 @@ _Part = Callable[[Fields, _Constraints], dict[str, Any]]
 _ENABLED = {"UNPAUSED": True, "PAUSED": False}
 _UNITS = {"HOURS": 3_600, "DAYS": 86_400, "WEEKS": 604_800}
 _CONDITIONS = {"ANY_UPDATED": "any_of", "ALL_UPDATED": "all_of"}
-_LONGEST_SECONDS = 10**11
 #: Databricks keeps a queued run for 48 hours.
 _QUEUED = "2d"
 #: what a job does, and with what: it belongs into the Dagster job
@@ -74,11 +74,8 @@ def read_job(fields: Fields) -> None:
         constraints.append({"concurrency": {"limit": limit, **otherwise}})
     tags = fields.take("tags", dict, {})
     longest = fields.take("timeout_seconds", int, 0)
-    if not 0 <= longest <= _LONGEST_SECONDS:
-        draft.differs(f"not understood: timeout_seconds: {shown(longest)}")
-    elif longest:
-        draft.note(f"timeout_seconds: tag {MAX_RUNTIME}, which Dagster's run monitoring enforces")
-        tags = {**tags, MAX_RUNTIME: str(longest)}
+    if longest and (runtime := max_runtime(draft, "timeout_seconds", longest)):
+        tags = {**tags, MAX_RUNTIME: runtime}
     parameters = {}
     for parameter in fields.each("parameters"):
         parameters[parameter.need("name", str)] = parameter.take("default", str, "")

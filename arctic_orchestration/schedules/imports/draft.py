@@ -17,6 +17,8 @@ _T = TypeVar("_T")
 NO_TIMEOUT = "3650d"
 #: The tag by which Dagster's run monitoring ends a run that takes too long.
 MAX_RUNTIME = "dagster/max_runtime"
+#: seconds
+_LONGEST_RUNTIME = 10**11
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -111,6 +113,16 @@ class Draft:
             "notes": self.notes,
             "left_out": self.left_out,
         }
+
+
+def max_runtime(draft: Draft, field: str, seconds: Any) -> str:
+    """Returns the limit of a run's time as the value of its tag; empty: it is not understood."""
+    known = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if not known or not 1 <= seconds <= _LONGEST_RUNTIME:
+        draft.differs(f"not understood: {field}: {shown(seconds)}")
+        return ""
+    draft.note(f"{field}: tag {MAX_RUNTIME}, which Dagster's run monitoring enforces")
+    return str(int(seconds))
 
 
 class Names:

@@ -114,6 +114,11 @@ def test_a_location_with_adopted_objects_keeps_its_name(
     assert rows == [("lake", owner_of(project))]
     if change[0] == "unbind":
         assert arctic("locations", *change, "--yes", "--force").code == 0
+    elif change[0] == "rename":
+        # Dagster's runs again; ours only finishes what it has taken.
+        with project.database.begin() as tx:
+            tx.execute(sa.update(adoptions).values(step="handed over"))
+        assert arctic("locations", *change, "--yes").code == 0
     else:
         assert adopt("--back", "hourly").code == 0
         assert adopt("--shadow", "hourly").code == 0

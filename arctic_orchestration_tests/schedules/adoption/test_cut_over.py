@@ -265,6 +265,24 @@ def test_a_sensor_whose_journal_is_lost_is_evaluated_again(project: Project) -> 
     session.close()
 
 
+def test_a_fence_stays_if_the_adoption_began_a_moment_ago(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--back has looked for the journal before another command began the cut-over."""
+    project.start("arrivals")
+    project.daemon_pass()
+    session, item = cut_over(project, "arrivals")
+    with monkeypatch.context() as patch:
+        patch.setattr(Item, "adoption", lambda _: None)
+        assert session.back(item) is None
+    project.start("arrivals")
+    project.arrive("raw", "once")
+    for _ in range(2):
+        pass_after(project, SECONDS)
+    assert partitions_run(project) == [("once", "ours")]
+    session.close()
+
+
 def test_an_enabled_schedule_of_the_name_is_refused(project: Project) -> None:
     """Both would make runs. Nothing is stopped."""
     project.start("hourly")

@@ -280,8 +280,6 @@ def _asset_sensor(
     graph = repository.asset_graph
     if not graph.has(sensor.asset_key):
         raise NotPossible(f"asset_key: {asset} is no asset of this code location")
-    if dg.AssetKey.from_user_string(asset) != sensor.asset_key:
-        raise NotPossible(f"asset_key: {sensor.asset_key.path}: for a trigger, that is {asset}")
     same = [key for key in graph.get_all_asset_keys() if key.to_user_string() == asset]
     if len(same) > 1:
         raise NotPossible(f"asset_key: {asset} is the name of {len(same)} assets for a trigger")

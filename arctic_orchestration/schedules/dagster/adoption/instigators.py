@@ -108,14 +108,17 @@ class _Stored:
             return Status.STOPPED
         return _STATUS[state.status]
 
-    def write(self, state: InstigatorState, status: InstigatorStatus, data: Any) -> None:
-        self.instance.update_instigator_state(state.with_status(status).with_data(data))
-
-    def create(self, status: InstigatorStatus, data: Any) -> None:
-        kind = InstigatorType.SENSOR
-        if isinstance(data, ScheduleInstigatorData):
-            kind = InstigatorType.SCHEDULE
+    def write(self, state: InstigatorState | None, status: InstigatorStatus, data: Any) -> None:
+        """Changes the row; without a ``state``, as after it was deleted, creates it."""
+        if state is not None:
+            self.instance.update_instigator_state(state.with_status(status).with_data(data))
+            return
+        is_schedule = isinstance(data, ScheduleInstigatorData)
+        kind = InstigatorType.SCHEDULE if is_schedule else InstigatorType.SENSOR
         self.instance.add_instigator_state(InstigatorState(self.origin, kind, status, data))
+
+    def unfence(self, now: datetime) -> None:
+        """Removes the fence of an adoption that was lost; a schedule has none."""
 
     def latest_tick(self) -> InstigatorTick | None:
         ticks = self.instance.get_ticks(self.origin.get_id(), self._selector, limit=1)
@@ -174,22 +177,15 @@ class ScheduleInstigator(_Stored):
         state = self.read()
         if state is not None and self.status().is_running:
             return None
-        # Ticks are whole minutes, and one at the boundary itself belongs to the other.
-        above = boundary.at or now
-        data = ScheduleInstigatorData(
-            self.definition.cron_schedule, (above + timedelta(seconds=1)).timestamp()
-        )
-        if state is None:
-            self.create(_dagsters(status), data)
-            return None
-        waits = self._checkpoint(state.instigator_data, now)
+        waits = None if state is None else self._checkpoint(state.instigator_data, now)
         if waits is None:
+            # Ticks are whole minutes, and one at the boundary itself belongs to the other.
+            above = boundary.at or now
+            data = ScheduleInstigatorData(
+                self.definition.cron_schedule, (above + timedelta(seconds=1)).timestamp()
+            )
             self.write(state, _dagsters(status), data)
         return waits
-
-    def unfence(self, _now: datetime) -> bool:
-        """Returns False: a schedule has no fence."""
-        return False
 
     def _take_up_again(self, state: InstigatorState, now: datetime) -> str | None:
         tick = self.latest_tick()
@@ -250,7 +246,7 @@ class SensorInstigator(_Stored):
         if state is None:
             return "Dagster's daemon has not seen it yet"
         data: Any = state.instigator_data or SensorInstigatorData()
-        if state.status is InstigatorStatus.STOPPED and _is_fenced(data, now):
+        if state.status is InstigatorStatus.STOPPED and is_fenced(data, now):
             return self._take_up_again(state, data, now)
         waits = self._open(data, now)
         if waits is None:
@@ -266,7 +262,7 @@ class SensorInstigator(_Stored):
         data: Any = state.instigator_data if state is not None else None
         if state is None or state.status is not InstigatorStatus.STOPPED:
             return "Dagster started it again: it is stopped once more"
-        if data is None or not _is_fenced(data, now):
+        if not is_fenced(data, now):
             return "Dagster wrote its row: it is stopped once more"
         waits = self._open(data, now)
         if waits is None and self.is_daemon_alive("SENSOR", now):
@@ -287,20 +283,15 @@ class SensorInstigator(_Stored):
             last_tick_start_timestamp=None,
             last_tick_success_timestamp=now.timestamp(),
         )
-        if state is None:
-            self.create(_dagsters(status), began)
-        else:
-            self.write(state, _dagsters(status), began)
+        self.write(state, _dagsters(status), began)
         return None
 
-    def unfence(self, now: datetime) -> bool:
+    def unfence(self, now: datetime) -> None:
         """Removes the fence of an adoption that was lost; whether it runs stays as it is."""
         state = self.read()
-        data: Any = state and state.instigator_data
-        if state is None or data is None or not _is_fenced(data, now):
-            return False
-        self.write(state, state.status, data._replace(last_tick_start_timestamp=None))
-        return True
+        if state is not None and is_fenced(state.instigator_data, now):
+            data: Any = state.instigator_data
+            self.write(state, state.status, data._replace(last_tick_start_timestamp=None))
 
     def cursor_of(self, tick: InstigatorTick) -> int | None:
         """Returns the id in the cursor of a tick, or None if it has none."""
@@ -319,7 +310,7 @@ class SensorInstigator(_Stored):
         if tick is not None and _is_open(tick):
             return f"Dagster evaluates the tick of {_moment(tick.timestamp)}"
         began = data.last_tick_start_timestamp
-        if began is None or data.last_tick_success_timestamp is not None or _is_fenced(data, now):
+        if began is None or data.last_tick_success_timestamp is not None or is_fenced(data, now):
             return None
         # A tick that begins is noted in the row before it is recorded.
         if tick is not None and tick.timestamp >= began:
@@ -358,9 +349,9 @@ def _dagsters(status: Status) -> InstigatorStatus:
     return next(theirs for theirs, ours in _STATUS.items() if ours is status)
 
 
-def _is_fenced(data: Any, now: datetime) -> bool:
-    """Returns whether the last tick is said to have begun in the far future."""
-    began = data.last_tick_start_timestamp
+def is_fenced(data: Any, now: datetime) -> bool:
+    """Returns whether the last tick of a sensor is said to have begun in the far future."""
+    began = getattr(data, "last_tick_start_timestamp", None)
     return began is not None and began > (now + _CENTURY / 2).timestamp()
 
 

@@ -202,12 +202,18 @@ class Session:
         while True:
             adoption = item.adoption()
             if adoption is None:
-                # The journal may be lost: with its location, or with the state database.
-                item.instigator.unfence(self.clock())
+                self._unfence(item)
                 return None
             waits = way_back.advance(item.place, item.instigator, adoption)
             if waits is not None:
                 return waits
+
+    def _unfence(self, item: Item) -> None:
+        """Removes the fence of what has no journal: lost with its location or state database."""
+        # A cut-over that begins meanwhile writes its journal first, and waits for this lock.
+        with item.place.state.change() as (tx, location):
+            if journal.find(tx, location, item.name) is None:
+                item.instigator.unfence(self.clock())
 
     def _cancel(self, run_id: str) -> None:
         # The next event of the run gives the dispatcher another chance.
