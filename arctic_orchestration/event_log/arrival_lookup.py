@@ -1,6 +1,6 @@
 """Looks up facts about arrivals that their events lack: in bulk, by indexes of Dagster's storage.
 
-The statements are the same on SQLite and Postgres, apart from ``wiped_at``; ``placeholder`` and
+The statements are the same on SQLite and Postgres, apart from ``is_wiped``; ``placeholder`` and
 ``table_of`` of the connection give the form of parameters.
 """
 
@@ -163,7 +163,7 @@ def _not_wiped(sql: Any) -> str:
     """Returns the condition that the row is not from before its asset was wiped."""
     return (
         "not exists (select 1 from asset_keys k where k.asset_key = e.asset_key "
-        f'and {sql.wiped_at} >= e."timestamp")'
+        f"and {sql.is_wiped})"
     )
 
 

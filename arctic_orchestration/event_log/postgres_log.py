@@ -95,11 +95,15 @@ class PostgresSql:
     """
 
     placeholder = "%s"
-    #: when the asset ``k`` was wiped, in the form of the moments of events, which is UTC; the
-    #: column for it has the zone of the session that wrote it, and a cast to JSON may fail
-    wiped_at = (
-        "to_timestamp(substring(k.asset_details from "
-        """'"last_wipe_timestamp": *([0-9]+[.]*[0-9]*)')::float8) at time zone 'UTC'"""
+    #: whether the row ``e`` is from before its asset ``k`` was wiped. Events are in UTC, the column
+    #: of the wipe in the zone of the session that wrote it: within a day of it, the details decide,
+    #: which takes 25 microseconds. A cast to JSON might fail.
+    is_wiped = (
+        "(k.wipe_timestamp - interval '1 day' >= e.\"timestamp\" "
+        "or k.wipe_timestamp + interval '1 day' >= e.\"timestamp\" "
+        "and to_timestamp(substring(k.asset_details from "
+        """'"last_wipe_timestamp": *([0-9]+[.]*[0-9]*)')::float8) """
+        "at time zone 'UTC' >= e.\"timestamp\")"
     )
 
     def __init__(self, storage: PostgresEventLogStorage | PostgresRunStorage) -> None:

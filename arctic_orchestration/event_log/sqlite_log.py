@@ -68,8 +68,8 @@ class SqliteSql:
     """Runs statements on one SQLite file, which is only read."""
 
     placeholder = "?"
-    #: when the asset ``k`` was wiped, in the form of the moments of events
-    wiped_at = "k.wipe_timestamp"
+    #: whether the row ``e`` is from before its asset ``k`` was wiped
+    is_wiped = 'k.wipe_timestamp >= e."timestamp"'
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
