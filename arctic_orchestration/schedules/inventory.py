@@ -90,6 +90,8 @@ class Inventory:
     mappings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: the sensors that are sources; None: unknown
     sources: frozenset[str] | None = None
+    #: the names of the checks of each asset that has some, sorted; None: unknown
+    checks: Mapping[str, tuple[str, ...]] | None = None
 
     def partitioning_of(self, target: Target) -> Partitioning | None:
         """Returns the partitions of a target; None: it has none, several kinds, or unknown ones."""
@@ -124,6 +126,7 @@ class Inventory:
             },
             "mappings": self.mappings,
             **({"sources": sorted(self.sources)} if self.sources is not None else {}),
+            **({"checks": self.checks} if self.checks is not None else {}),
         }
         return json.dumps(form, separators=(",", ":"))
 
@@ -161,6 +164,9 @@ class Inventory:
             executable=frozenset(name for name, (runs, *_) in form["assets"].items() if runs),
             mappings=form.get("mappings", {}),
             sources=frozenset(form["sources"]) if "sources" in form else None,
+            checks={asset: tuple(names) for asset, names in form["checks"].items()}
+            if "checks" in form
+            else None,
         )
 
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.event_log.event import ANY_LOCATION
+from arctic_orchestration.schedules.constraints import ChecksPassed
 from arctic_orchestration.schedules.declared_assets import problems_in
 from arctic_orchestration.schedules.inventory import Inventory, assets_of, inventories
 from arctic_orchestration.schedules.inventory import store as keep
@@ -22,7 +23,7 @@ from arctic_orchestration.schedules.lookup import near
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
-from arctic_orchestration.schedules.triggers import Requests, Run
+from arctic_orchestration.schedules.triggers import Check, Requests, Run
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import schedule_keys, schedules
 
@@ -69,6 +70,8 @@ def unknown_names(
         if isinstance(leaf, Run) and leaf.location is not None:
             places = known if leaf.location == ANY_LOCATION else {leaf.location}
             yield from _elsewhere(place, leaf, [known[at] for at in places if at in known])
+    for place, check, assets in check_fields(schedule):
+        yield from _check(place, check, assets, own, known)
     for number, constraint in enumerate(schedule.constraints):
         for parent in constraint.parents_needed:
             if parent not in own.jobs:
@@ -79,6 +82,24 @@ def unknown_names(
         for asset in constraint.asset_fields:
             path = f"{field}.constraints[{number}].{constraint.kind}.assets"
             yield from _arrivals_of(path, asset, known)
+
+
+def check_fields(schedule: Schedule) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yields the path of each field that names a check, the check, and the assets it may be of."""
+    field = f"Schedule({schedule.name})"
+    for place, leaf in schedule.trigger.places(f"{field}.trigger"):
+        assets = tuple(leaf.asset_fields().values())
+        if isinstance(leaf, Check) and leaf.name is not None:
+            yield f"{place}.name", leaf.name, assets
+        for check in leaf.source.checks:
+            if check != "*":
+                yield f"{place}.checks", check, assets
+    for number, constraint in enumerate(schedule.constraints):
+        if isinstance(constraint, ChecksPassed):
+            path = f"{field}.constraints[{number}].{constraint.kind}.checks"
+            assets = constraint.assets or tuple(schedule.trigger_assets)
+            for check in constraint.checks:
+                yield path, check, assets
 
 
 def take_inventory(
@@ -144,6 +165,27 @@ def _arrivals_of(field: str, asset: str, known: Mapping[str, Inventory]) -> Iter
         yield UnknownName(problem=InvalidInput(field, asset, expected), refused=False)
 
 
+def _check(
+    field: str, check: str, assets: Sequence[str], own: Inventory, known: Mapping[str, Inventory]
+) -> Iterator[UnknownName]:
+    """Yields a check that no location has; of an asset of this one it is refused.
+
+    Where an asset is unknown, or a location that may have the check, nothing is said about it.
+    """
+    defined: set[str] = set()
+    for asset in assets:
+        places = [inventory for inventory in known.values() if asset in inventory.assets]
+        if not places or any(inventory.checks is None for inventory in places):
+            return
+        defined.update(
+            *(inventory.checks.get(asset, ()) for inventory in places if inventory.checks)
+        )
+    if check not in defined:
+        expected = f"a check of {' or '.join(assets)}{near(check, sorted(defined))}"
+        refused = all(asset in own.assets for asset in assets)
+        yield UnknownName(problem=InvalidInput(field, check, expected), refused=refused)
+
+
 def _elsewhere(place: str, leaf: Run, there: Sequence[Inventory]) -> Iterator[UnknownName]:
     if not there:
         expected = "a code location of this cluster that has ticked"
@@ -164,7 +206,10 @@ def _elsewhere(place: str, leaf: Run, there: Sequence[Inventory]) -> Iterator[Un
 
 
 def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str]:
-    """Returns the ids of schedules with an unknown target, and of those with target partitions."""
+    """Returns the ids of schedules with an unknown target, and of those that name more of the code.
+
+    These have target partitions or name checks.
+    """
     query = sa.select(schedules.c.id, schedules.c.spec)
     rows = tx.execute(
         query.where(schedules.c.location_id == location.id),
@@ -176,7 +221,8 @@ def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str
         target = form.get("target", {})
         job, assets = target.get("job"), target.get("assets", ())
         is_known = (job is None or job in own.jobs) and own.executable.issuperset(assets)
-        if not is_known or form.get("partitions", "none") != "none":
+        names_more = form.get("partitions", "none") != "none" or '"check' in row.spec
+        if not is_known or names_more:
             found.add(row.id)
     return found
 

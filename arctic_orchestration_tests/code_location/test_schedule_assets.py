@@ -1,5 +1,6 @@
 """The assets of schedules: how Dagster's own UI shows a schedule and its state."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -251,6 +252,26 @@ def test_an_asset_that_only_schedules_name_is_not_in_the_inventory() -> None:
     assert sorted(inventory_of(named.get_repository_def()).assets) == ["a", "arctic/schedules/x"]
     used = dg.Definitions.merge(named, dg.Definitions(assets=[dg.AssetSpec("b", deps=["typo"])]))
     assert "typo" in inventory_of(used.get_repository_def()).assets
+
+
+def test_the_checks_of_the_code_are_in_the_inventory() -> None:
+    """Whether a function makes one or several of them."""
+
+    @dg.asset_check(asset=["raw", "b"])
+    def no_nulls() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=True)
+
+    @dg.multi_asset_check(
+        specs=[dg.AssetCheckSpec("sizes", asset="a"), dg.AssetCheckSpec("no_nulls", asset="a")]
+    )
+    def several() -> Iterator[dg.AssetCheckResult]:
+        yield dg.AssetCheckResult(passed=True, check_name="sizes")
+
+    location = dg.Definitions(
+        assets=[dg.AssetSpec("a"), dg.AssetSpec(["raw", "b"])], asset_checks=[no_nulls, several]
+    )
+    found = inventory_of(location.get_repository_def()).checks
+    assert found == {"a": ("no_nulls", "sizes"), "raw/b": ("no_nulls",)}
 
 
 @pytest.mark.parametrize(

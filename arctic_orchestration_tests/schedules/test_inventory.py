@@ -56,6 +56,9 @@ def test_an_inventory_is_read_back_as_it_was_written() -> None:
     for sources in (frozenset[str](), frozenset({"files"})):
         of_sources = replace(OWN, sources=sources)
         assert Inventory.from_json(of_sources.to_json()) == of_sources
+    for checks in ({}, {"raw/a": ("no_nulls", "sizes")}):
+        with_checks = replace(OWN, checks=checks)
+        assert Inventory.from_json(with_checks.to_json()) == with_checks
     earlier = json.loads(OWN.to_json())
     del earlier["made"]
     del earlier["jobs_by_partition"]
@@ -73,6 +76,46 @@ def test_a_sensor_that_is_no_source_is_refused() -> None:
     assert "files" in str(unknown.problem)
     assert list(unknown_names(schedule(trigger=on.requests("files")), "here", known)) == []
     assert list(unknown_names(waits, "here", KNOWN)) == []
+
+
+A_CHECK = "expected a check of raw/a; did you mean no_nulls?"
+NAMES_A_CHECK = [
+    ({"trigger": on.check("raw_", "no_nuls")}, "trigger.check.name"),
+    (
+        {"trigger": on.cron("@daily") | on.partitions("raw_", checks=["no_nuls", "no_nulls"])},
+        "trigger.any_of[1].partitions.checks",
+    ),
+    (
+        {
+            "trigger": on.run("load"),
+            "constraints": [only.concurrency(1), only.checks_passed("raw_", "no_nuls")],
+        },
+        "constraints[1].checks_passed.checks",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "path"), NAMES_A_CHECK)
+def test_a_check_that_nothing_defines_is_refused(fields: dict[str, Any], path: str) -> None:
+    """Of an asset of another location it is a remark: the check may be deployed later."""
+    waits = schedule(**fields)
+    own = Schedule.parse(json.loads(json.dumps(waits.to_form()).replace("raw_", "raw/a")))
+    other = Schedule.parse(json.loads(json.dumps(waits.to_form()).replace("raw_", "raw/b")))
+    here = replace(OWN, checks={"raw/a": ("no_nulls",)})
+    there = replace(THERE, checks={"raw/b": ("no_nulls",)})
+    known = {"here": here, "there": there}
+    message = f"Schedule(s).{path}: got 'no_nuls', {A_CHECK}"
+    assert [(str(one.problem), one.refused) for one in unknown_names(own, "here", known)] == [
+        (message, True)
+    ]
+    assert [(str(one.problem), one.refused) for one in unknown_names(other, "here", known)] == [
+        (message.replace("raw/a", "raw/b"), False)
+    ]
+    # Another location may check an asset of this one, and earlier versions stored no checks.
+    checked = {"here": here, "there": replace(there, assets={"raw/a": None},
+               checks={"raw/a": ("no_nuls",)})}  # fmt: skip
+    assert list(unknown_names(own, "here", checked)) == []
+    assert list(unknown_names(own, "here", KNOWN)) == []
 
 
 def test_the_partitions_of_a_target_are_those_of_its_parts() -> None:
@@ -223,6 +266,18 @@ def test_without_an_inventory_nothing_is_refused_and_it_is_reported(world: MakeW
     assert remarks(here, schedule()) == []
     (text,) = remarks(here, schedule(trigger=on.partitions("raw/x")))
     assert "got 'raw/x'" in text
+
+
+def test_a_check_that_leaves_the_code_is_reported(world: MakeWorld) -> None:
+    """By the first tick of the code without it."""
+    here = world([])
+    new_code(here, replace(OWN, checks={"raw/a": ("no_nulls",)}), 1)
+    apply(here, schedule(trigger=on.partitions("raw/a", checks=["no_nulls"])))
+    (text,) = new_code(here, replace(OWN, checks={}), 2)
+    assert text == (
+        "it waits for an unknown name: Schedule(s).trigger.partitions.checks: got 'no_nulls', "
+        "expected a check of raw/a; it has none"
+    )
 
 
 def test_what_leaves_the_code_is_reported_by_the_next_code_server(world: MakeWorld) -> None:

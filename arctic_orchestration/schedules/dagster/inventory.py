@@ -37,7 +37,17 @@ def inventory_of(repository: dg.RepositoryDefinition) -> Inventory:
         },
         executable=frozenset(key.to_user_string() for key in graph.executable_asset_keys),
         mappings=_mappings(graph),
+        checks=_checks(graph),
     )
+
+
+def _checks(graph: AssetGraph) -> dict[str, tuple[str, ...]]:
+    """Returns the names of the checks of each asset that has some."""
+    found: dict[str, tuple[str, ...]] = {}
+    for key in sorted(graph.asset_check_keys, key=lambda key: (key.asset_key, key.name)):
+        asset = key.asset_key.to_user_string()
+        found[asset] = (*found.get(asset, ()), key.name)
+    return found
 
 
 def _mappings(graph: AssetGraph) -> dict[str, dict[str, str]]:

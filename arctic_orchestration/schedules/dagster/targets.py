@@ -12,7 +12,6 @@ from arctic_orchestration.partitioning import windows
 from arctic_orchestration.partitioning.maps import DimensionMap
 from arctic_orchestration.partitioning.target import PartitionedTarget
 from arctic_orchestration.schedules import cycles
-from arctic_orchestration.schedules.constraints import ChecksPassed
 from arctic_orchestration.schedules.dagster.partitioned_targets import (
     definition_of_asset,
     definitions_of,
@@ -22,7 +21,8 @@ from arctic_orchestration.schedules.dagster.partitioned_targets import (
 )
 from arctic_orchestration.schedules.dagster.schedule_assets import is_schedule_key
 from arctic_orchestration.schedules.schedule import Schedule, Target
-from arctic_orchestration.schedules.triggers import Check, Leaf
+from arctic_orchestration.schedules.triggers import Leaf
+from arctic_orchestration.schedules.unknown_names import check_fields
 
 
 def asset_key(name: str) -> dg.AssetKey:
@@ -85,11 +85,6 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
                 elif asset not in known:
                     expected = f"one of {_some(known)}"
                     problems.append(InvalidInput(f"{place}.{name}", asset, expected))
-                elif isinstance(leaf, Check) and leaf.name is not None:
-                    problems += _unknown_check(f"{place}.name", leaf.name, [asset], graph)
-                else:
-                    for check in set(leaf.source.checks) - {"*"}:
-                        problems += _unknown_check(f"{place}.checks", check, [asset], graph)
         for number, constraint in enumerate(schedule.constraints):
             # A name without a slash may be that of a job, which is not known here.
             for parent in constraint.parents_needed:
@@ -101,10 +96,9 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
                 if asset not in known:
                     expected = f"one of {_some(known)}"
                     problems.append(InvalidInput(f"{path}.assets", asset, expected))
-            if isinstance(constraint, ChecksPassed):
-                assets = constraint.assets or schedule.trigger_assets
-                for check in constraint.checks:
-                    problems += _unknown_check(f"{path}.checks", check, assets, graph)
+        for path, check, assets in check_fields(schedule):
+            if known.issuperset(assets):
+                problems += _unknown_check(path, check, assets, graph)
     return problems
 
 
