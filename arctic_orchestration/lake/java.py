@@ -9,6 +9,7 @@ runtime lacks, so a wrapper home is used whose ``bin/java`` drops the argument.
 
 import hashlib
 import os
+import pwd
 import re
 import shlex
 import subprocess
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from arctic_orchestration.errors import JavaNotFound
+from arctic_orchestration.errors import ConfigurationError, JavaNotFound
 
 #: The oldest Java that Spark 4 supports.
 OLDEST = 17
@@ -65,6 +66,24 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaHome:
         + "\nSet JAVA_HOME, put a newer java on the PATH, "
         "or install one with: pip install 'arctic-orchestration[jdk]'"
     )
+
+
+def require_user_name() -> None:
+    """Refuses a user without a name, as containers with a user of their own number have.
+
+    Java finds no home directory for it, and Hadoop's login, which Spark uses, fails without a name.
+
+    Errors:
+        ConfigurationError: ``/etc/passwd`` and the directory services do not know the user.
+    """
+    user = os.getuid()
+    try:
+        pwd.getpwuid(user)
+    except KeyError:
+        raise ConfigurationError(
+            f"Spark does not start for user {user}, which has no name. Add a line to /etc/passwd, "
+            f"in the image or at the start of the container: spark:x:{user}:{os.getgid()}::/tmp:"
+        ) from None
 
 
 def _in_java_home(env: Mapping[str, str]) -> tuple[Path, int]:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.lake.connect import connect_session
-from arctic_orchestration.lake.java import find_java
+from arctic_orchestration.lake.java import find_java, require_user_name
 from arctic_orchestration.lake.java_errors import one_line
 from arctic_orchestration.settings import Settings
 
@@ -183,9 +183,11 @@ def prepare_environment(master: str) -> None:
 
     Errors:
         JavaNotFound: there is no Java that can run Spark.
+        ConfigurationError: the user of this process has no name.
     """
     if SparkContext._gateway is not None:
         return
+    require_user_name()
     os.environ["JAVA_HOME"] = str(find_java().home)
     prepare_python(master)
 

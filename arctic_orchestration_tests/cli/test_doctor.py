@@ -26,7 +26,7 @@ from dagster._daemon.types import DaemonHeartbeat
 from arctic_orchestration.cli.doctor.command import examine
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.findings import BAD, GOOD, WARNING
-from arctic_orchestration.errors import JavaNotFound
+from arctic_orchestration.errors import ConfigurationError, JavaNotFound
 from arctic_orchestration.lake import java
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.settings import Settings
@@ -140,6 +140,19 @@ def test_a_connect_server_needs_no_java_here(
     monkeypatch.setenv("PATH", "")
     expected = "not needed: Spark is on the Connect server sc://spark.example:443"
     assert found()["java"][:2] == (GOOD, expected)
+
+
+def test_a_user_without_a_name_cannot_start_spark(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a container that runs with a number."""
+
+    def none() -> None:
+        raise ConfigurationError("Add a line to /etc/passwd")
+
+    monkeypatch.setattr(java, "require_user_name", none)
+    status, text, advice = found()["java"]
+    assert (status, text.startswith("Java "), advice) == (BAD, True, "Add a line to /etc/passwd")
 
 
 def test_without_spark_no_java_is_needed(

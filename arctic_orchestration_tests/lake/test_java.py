@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 
-from arctic_orchestration.errors import JavaNotFound
-from arctic_orchestration.lake.java import find_java
+from arctic_orchestration.errors import ConfigurationError, JavaNotFound
+from arctic_orchestration.lake.java import find_java, require_user_name
+from arctic_orchestration.lake.session import prepare_environment
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the stand-ins for Java are shell scripts")
 
@@ -107,6 +109,17 @@ def test_processes_that_race_for_the_wrapper_all_get_a_whole_one(tmp_path: Path)
     assert [path.name for path in tmp_path.glob(".cache/arctic-orchestration/java/*/bin/*")] == [
         "java"
     ]
+
+
+def test_a_user_without_a_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a container that runs with a number; Java would end with a stack about ``?/.ivy2``."""
+    require_user_name()
+    monkeypatch.setattr(os, "getuid", lambda: 987_654_321)
+    with pytest.raises(ConfigurationError, match="user 987654321, which has no name"):
+        require_user_name()
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    with pytest.raises(ConfigurationError, match="/etc/passwd"):
+        prepare_environment("local[1]")
 
 
 def test_the_command_prints_what_it_found_and_fails_when_there_is_nothing(tmp_path: Path) -> None:

@@ -25,7 +25,13 @@ from arctic_orchestration.console.display import print_json
 from arctic_orchestration.console.findings import BAD, COLORS, GOOD, WARNING, Finding
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
-from arctic_orchestration.errors import ArcticError, JavaNotFound, MissingExtra, SchemaTooNew
+from arctic_orchestration.errors import (
+    ArcticError,
+    ConfigurationError,
+    JavaNotFound,
+    MissingExtra,
+    SchemaTooNew,
+)
 from arctic_orchestration.settings import Settings, without_parameters
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 
@@ -122,21 +128,25 @@ def _compaction() -> list[Finding]:
 
 
 def _java() -> list[Finding]:
-    from arctic_orchestration.lake.java import find_java
+    from arctic_orchestration.lake.java import find_java, require_user_name
 
     remote = Settings.from_environment().spark_remote
     if remote is not None:
         found = f"not needed: Spark is on the Connect server {without_parameters(remote)}"
         return [Finding(check="java", status=GOOD, found=found)]
+    if find_spec("pyspark") is None:
+        found = "not needed: pyspark is not installed"
+        return [Finding(check="java", status=GOOD, found=found)]
     try:
         java = find_java()
     except JavaNotFound as error:
-        if find_spec("pyspark") is None:
-            found = "not needed: pyspark is not installed"
-            return [Finding(check="java", status=GOOD, found=found)]
         advice = "install Java 17, set JAVA_HOME, or: pip install 'arctic-orchestration[jdk]'"
         return [Finding(check="java", status=BAD, found=str(error), advice=advice)]
     found = f"Java {java.version} in {java.home}, found by {java.source}"
+    try:
+        require_user_name()
+    except ConfigurationError as error:
+        return [Finding(check="java", status=BAD, found=found, advice=str(error))]
     return [Finding(check="java", status=GOOD, found=found)]
 
 
