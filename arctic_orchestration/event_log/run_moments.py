@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from dagster import DagsterEventType, DagsterInstance
+from dagster import DagsterEventType, DagsterInstance, RunRecord
 
 _STAGES = {
     DagsterEventType.RUN_ENQUEUED: "queued",
@@ -13,6 +13,18 @@ _STAGES = {
     DagsterEventType.RUN_FAILURE: "ended",
     DagsterEventType.RUN_CANCELED: "ended",
 }
+
+
+def created_at(instance: DagsterInstance, record: RunRecord) -> datetime:
+    """Returns when a run was created, by its first event.
+
+    The record is used for a run without events: on Postgres, Dagster writes its moments in the time
+    zone of the session, and reads them as UTC.
+    """
+    first = instance.get_records_for_run(record.dagster_run.run_id, limit=1).records
+    if not first:
+        return record.create_timestamp
+    return datetime.fromtimestamp(first[0].timestamp, UTC)
 
 
 def moments_of_run(instance: DagsterInstance, run_id: str) -> dict[str, datetime]:

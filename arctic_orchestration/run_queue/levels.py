@@ -17,7 +17,6 @@ from arctic_orchestration.run_queue.tags import (
     LEVEL,
     PRIORITY,
     level_tags,
-    queued_at_of,
 )
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.run_queue_tables import queue_levels
@@ -66,18 +65,18 @@ def written(tx: sa.Connection, cluster: str, request: LevelRequest) -> None:
 
 
 def tags_of(
-    level: int, tags: Mapping[str, str], created_at: datetime, rules: Rules
+    level: int, tags: Mapping[str, str], queued_at: datetime, rules: Rules
 ) -> dict[str, str]:
     """Returns the tags that give a run a level and keep its age.
 
     Args:
         level: the new one.
         tags: those the run has.
-        created_at: its creation, which gives its age if its tags lack the time of queueing.
+        queued_at: when it was queued, which gives its age.
         rules: if levels do not age, the level is Dagster's priority.
     """
     if not rules.ages:
         return {PRIORITY: str(level)}
-    new = level_tags(level, queued_at_of(tags) or created_at, rules.seconds_per_level)
+    new = level_tags(level, queued_at, rules.seconds_per_level)
     first = tags.get(FIRST_LEVEL, tags.get(LEVEL))
     return {**new, FIRST_LEVEL: first} if first is not None else new

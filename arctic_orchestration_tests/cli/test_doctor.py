@@ -74,9 +74,11 @@ def instance(
 
 
 def test_all_is_well_where_all_is_well(
-    backend: str, instance: dg.DagsterInstance, empty_url: str, arctic: Callable[..., Outcome]
-) -> None:
+    backend: str, instance: dg.DagsterInstance, empty_url: str, arctic: Callable[..., Outcome],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """Every check is good, and the command ends with 0."""
+    monkeypatch.setenv("PGTZ", "UTC")
     database = Database(empty_url)
     database.upgrade()
     database.close()

@@ -32,7 +32,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     if not _PYTHON.exists():
         pytest.skip("no Spark with a runtime of Iceberg: sh tools/ensure_iceberg_spark makes one")
     command = [str(_PYTHON), "-m", _PROGRAM, str(tmp_path_factory.mktemp("iceberg"))]
-    environment = {**os.environ, "ARCTIC_RANDOM_TABLES": str(_TABLES)}
+    # PySpark returns timestamps in the zone of the machine.
+    environment = {**os.environ, "ARCTIC_RANDOM_TABLES": str(_TABLES), "TZ": "UTC"}
     done = subprocess.run(
         command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=_SECONDS
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.run_queue import levels
 from arctic_orchestration.run_queue.census import QueuedRun
-from arctic_orchestration.run_queue.dagster.open_queue import Opened
+from arctic_orchestration.run_queue.dagster.open_queue import Opened, time_of_queueing
 from arctic_orchestration.run_queue.explanation import Outlook, level_of
 from arctic_orchestration.state import audit, dialect
 from arctic_orchestration.state.audit import Actor
@@ -49,14 +49,14 @@ def request_level(
         check_queued(record)
         run, rules = record.dagster_run, queue.rules
         requested = levels.pending_level(tx, queue.cluster, run_id)
-        made_at, before = record.create_timestamp, run.tags
+        queued_at, before = time_of_queueing(queue.instance, record), run.tags
         if requested is not None:
-            before = {**before, **levels.tags_of(requested, before, made_at, rules)}
+            before = {**before, **levels.tags_of(requested, before, queued_at, rules)}
         if check is not None:
             check(before)
         if rules.are_none:
             # Without rules there are no passes that would write it.
-            queue.instance.add_run_tags(run_id, levels.tags_of(level, before, made_at, rules))
+            queue.instance.add_run_tags(run_id, levels.tags_of(level, before, queued_at, rules))
         else:
             levels.request_level(tx, queue.cluster, run_id, level, now)
         details = {"job": run.job_name, "level": level}

@@ -167,7 +167,7 @@ class Opened:
         numbers = {}
         for record in self.records(list(requested)):
             run = record.dagster_run
-            level, at = requested[run.run_id], record.create_timestamp
+            level, at = requested[run.run_id], time_of_queueing(self.instance, record)
             numbers[run.run_id] = int(levels.tags_of(level, run.tags, at, self.rules)[PRIORITY])
         return numbers
 
@@ -177,28 +177,31 @@ class Opened:
         """Runs with the levels that the next pass will give them."""
         requested = {request.run_id: request.level for request in requests}
         records = self.records([run.run_id for run in queued if run.run_id in requested])
-        made_at = {record.dagster_run.run_id: record.create_timestamp for record in records}
+        queued_at = self._times_of_queueing(records)
         runs = []
         for run in queued:
-            if run.run_id in made_at:
-                level, at = requested[run.run_id], made_at[run.run_id]
+            if run.run_id in queued_at:
+                level, at = requested[run.run_id], queued_at[run.run_id]
                 tags = levels.tags_of(level, run.tags, at, self.rules)
                 number = int(tags[PRIORITY])
                 run = replace(run, tags={**run.tags, **tags}, priority=number)
             runs.append(run)
         return runs
 
+    def _times_of_queueing(self, records: "Sequence[RunRecord]") -> dict[str, datetime]:
+        return {
+            record.dagster_run.run_id: time_of_queueing(self.instance, record) for record in records
+        }
+
     def lines(self, outlook: Outlook, limit: int) -> list[dict[str, Any]]:
         """Returns the first queued runs in their order, each with what holds it, as values."""
         first = outlook.order[:limit]
         untold = [run.run_id for run in first if tagging.queued_at_of(run.tags) is None]
-        made_at = {
-            record.dagster_run.run_id: record.create_timestamp for record in self.records(untold)
-        }
+        queued_at_of_others = self._times_of_queueing(self.records(untold))
         lines = []
         for run in first:
             wait = outlook.plan.waits.get(run.run_id)
-            queued_at = tagging.queued_at_of(run.tags) or made_at.get(run.run_id)
+            queued_at = tagging.queued_at_of(run.tags) or queued_at_of_others.get(run.run_id)
             lines.append(
                 {
                     "run_id": run.run_id,
@@ -329,6 +332,8 @@ def daemon_trouble(
     return None
 
 
-def time_of_queueing(record: "RunRecord", queued_at: datetime | None) -> datetime:
+def time_of_queueing(instance: "DagsterInstance", record: "RunRecord") -> datetime:
     """Returns when a run was queued according to its tags, else when it was created."""
-    return queued_at or record.create_timestamp
+    from arctic_orchestration.event_log.run_moments import created_at
+
+    return tagging.queued_at_of(record.dagster_run.tags) or created_at(instance, record)

@@ -33,6 +33,7 @@ from arctic_orchestration.run_queue.census import (
     active_run,
     queued_run,
 )
+from arctic_orchestration.run_queue.dagster.open_queue import time_of_queueing
 from arctic_orchestration.run_queue.dagster.pass_errors import Trouble
 from arctic_orchestration.run_queue.dagster.queued_runs import Present, QueuedRuns
 from arctic_orchestration.run_queue.gates import Gates
@@ -167,8 +168,8 @@ class DaemonPasses:
     def _write_level(self, request: levels.LevelRequest) -> None:
         record = self._instance.get_run_record_by_id(request.run_id)
         if record is not None and record.dagster_run.status == DagsterRunStatus.QUEUED:
-            run, created_at = record.dagster_run, record.create_timestamp
-            tags = levels.tags_of(request.level, run.tags, created_at, self._rules)
+            at = time_of_queueing(self._instance, record)
+            tags = levels.tags_of(request.level, record.dagster_run.tags, at, self._rules)
             self._instance.add_run_tags(request.run_id, tags)
         if self._database is not None:
             with self._database.begin() as tx:

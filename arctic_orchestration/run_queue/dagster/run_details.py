@@ -24,7 +24,7 @@ from arctic_orchestration.run_tags import JOB_TAG
 from arctic_orchestration.state.tables import jobs, locations, schedules
 
 if TYPE_CHECKING:
-    from dagster import RunRecord
+    from dagster import DagsterInstance, RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def run_details(queue: Opened, record: "RunRecord", now: datetime) -> RunDetails
         reported = waits.reported_wait(tx, queue.cluster, run.run_id) if explained else None
         scheduling_job = _scheduling_job(tx, queue.cluster, run.tags.get(JOB_TAG))
     origin = run.remote_job_origin
-    queued_at = time_of_queueing(record, tagging.queued_at_of(run.tags))
+    queued_at = time_of_queueing(queue.instance, record)
     return RunDetails(
         run_id=run.run_id,
         job=run.job_name,
@@ -84,7 +84,7 @@ def run_details(queue: Opened, record: "RunRecord", now: datetime) -> RunDetails
         queued_at=queued_at,
         started_at=_at(record.start_time),
         ended_at=_at(record.end_time),
-        summary=_summary(record, explained, pools),
+        summary=_summary(queue.instance, record, explained, pools),
         problem=tagging.problem_of(run.tags),
         queued=explained,
         pauses=paused,
@@ -94,7 +94,12 @@ def run_details(queue: Opened, record: "RunRecord", now: datetime) -> RunDetails
     )
 
 
-def _summary(record: "RunRecord", explained: RunExplanation | None, pools: Pools | None) -> str:
+def _summary(
+    instance: "DagsterInstance",
+    record: "RunRecord",
+    explained: RunExplanation | None,
+    pools: Pools | None,
+) -> str:
     if explained is not None:
         if explained.wait is not None:
             return f"waits: {explained.wait.reason}"
@@ -106,9 +111,15 @@ def _summary(record: "RunRecord", explained: RunExplanation | None, pools: Pools
     since = f"in progress since {format_moment(started)}" if started else "in progress"
     match status:
         case "NOT_STARTED":
-            return f"was made at {format_moment(record.create_timestamp)} and is not submitted yet"
+            made_at = time_of_queueing(instance, record)
+            return f"was made at {format_moment(made_at)} and is not submitted yet"
         case "STARTING":
-            return f"is being started, since {format_moment(record.update_timestamp)}"
+            from arctic_orchestration.event_log.run_moments import moments_of_run
+
+            since_when = moments_of_run(instance, record.dagster_run.run_id).get("starting")
+            if since_when is None:
+                return "is being started"
+            return f"is being started, since {format_moment(since_when)}"
         case "CANCELING":
             return f"{since}, and is being canceled"
         case "SUCCESS" | "FAILURE" | "CANCELED":

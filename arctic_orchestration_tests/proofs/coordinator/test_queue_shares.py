@@ -69,9 +69,9 @@ class Flood:
 
     def begun_between(self, high: str) -> int:
         """How many low runs began after the high run was submitted, and before it began."""
-        record = self.queue.instance.get_run_record_by_id(high)
-        assert record is not None
-        submitted = record.create_timestamp.timestamp()
+        # The record has the time of Postgres, in its zone.
+        (queued,) = self.queue.instance.get_records_for_run(high, limit=1).records
+        submitted = queued.timestamp
         began = self.queue.places([high])[0].begun_at
         return sum(submitted < held.begun_at < began for held in self.queue.places(self.runs))
 

@@ -9,6 +9,7 @@ import dagster as dg
 from arctic_orchestration.dagster_internals import asset_sensor_arguments, asset_sensor_function
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.event_log.run_moments import created_at
 from arctic_orchestration.schedules.dagster.request_hooks import RequestContext
 from arctic_orchestration.schedules.launch_requests import SCHEDULE_TAG
 from arctic_orchestration.schedules.request_hooks import ADOPTED_KEY_TAG
@@ -160,12 +161,13 @@ def _of_sensor(name: str, returned: list[object], context: RequestContext) -> ob
     key = requests[0].run_key
     if key is None:
         return request
+    before = max(event.at for event in context.events) if context.shadowed else None
     for tags in (
         {_DAGSTERS_RUN_KEY: key, _SENSOR: name},
         {ADOPTED_KEY_TAG: key, SCHEDULE_TAG: context.schedule},
     ):
-        before = max(event.at for event in context.events) if context.shadowed else None
-        if context.instance.get_runs(dg.RunsFilter(tags=tags, created_before=before), limit=1):
+        records = context.instance.get_run_records(dg.RunsFilter(tags=tags))
+        if any(before is None or created_at(context.instance, one) < before for one in records):
             return dg.SkipReason(f"there is a run for the run key {key} of {name}")
     return request.with_replaced_attrs(tags={**request.tags, ADOPTED_KEY_TAG: key})
 
