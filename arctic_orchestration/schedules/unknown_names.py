@@ -1,8 +1,8 @@
 """Finds names in schedules that no code location has: typos, and names removed from the code.
 
 A missing target can never run. A missing job or asset of the own location has no runs, so a trigger
-on them waits forever. Both are refused. An asset may be reported from outside without a definition,
-and another location may be deployed later: these only get remarks.
+on them waits forever. Both are refused. An asset or a check may be reported from outside without a
+definition, and another location may be deployed later: these only get remarks.
 """
 
 import json
@@ -71,7 +71,7 @@ def unknown_names(
             places = known if leaf.location == ANY_LOCATION else {leaf.location}
             yield from _elsewhere(place, leaf, [known[at] for at in places if at in known])
     for place, check, assets in check_fields(schedule):
-        yield from _check(place, check, assets, own, known)
+        yield from _check(place, check, assets, known)
     for number, constraint in enumerate(schedule.constraints):
         for parent in constraint.parents_needed:
             if parent not in own.jobs:
@@ -166,11 +166,11 @@ def _arrivals_of(field: str, asset: str, known: Mapping[str, Inventory]) -> Iter
 
 
 def _check(
-    field: str, check: str, assets: Sequence[str], own: Inventory, known: Mapping[str, Inventory]
+    field: str, check: str, assets: Sequence[str], known: Mapping[str, Inventory]
 ) -> Iterator[UnknownName]:
-    """Yields a check that no location has; of an asset of this one it is refused.
+    """Yields a check that no location defines.
 
-    Where an asset is unknown, or a location that may have the check, nothing is said about it.
+    Nothing is said about it where an asset is unknown, or the checks of a location that has it.
     """
     defined: set[str] = set()
     for asset in assets:
@@ -182,8 +182,7 @@ def _check(
         )
     if check not in defined:
         expected = f"a check of {' or '.join(assets)}{near(check, sorted(defined))}"
-        refused = all(asset in own.assets for asset in assets)
-        yield UnknownName(problem=InvalidInput(field, check, expected), refused=refused)
+        yield UnknownName(problem=InvalidInput(field, check, expected), refused=False)
 
 
 def _elsewhere(place: str, leaf: Run, there: Sequence[Inventory]) -> Iterator[UnknownName]:

@@ -196,8 +196,8 @@ class Opened:
     def lines(self, outlook: Outlook, limit: int) -> list[dict[str, Any]]:
         """Returns the first queued runs in their order, each with what holds it, as values."""
         first = outlook.order[:limit]
-        untold = [run.run_id for run in first if tagging.queued_at_of(run.tags) is None]
-        queued_at_of_others = self._times_of_queueing(self.records(untold))
+        others = [run.run_id for run in first if tagging.queued_at_of(run.tags) is None]
+        queued_at_of_others = self._times_of_queueing(self.records(others))
         lines = []
         for run in first:
             wait = outlook.plan.waits.get(run.run_id)
