@@ -212,11 +212,21 @@ def test_a_stopped_one_stays_stopped(project: Project) -> None:
     session.close()
 
 
-def test_a_person_who_starts_an_adopted_sensor_makes_no_second_run(project: Project) -> None:
-    """By mistake, in the UI: Dagster's daemon does not evaluate it until it is handed back."""
+@pytest.mark.parametrize("handed_back", [False, True])
+def test_a_person_who_starts_an_adopted_sensor_makes_no_second_run(
+    project: Project, monkeypatch: pytest.MonkeyPatch, handed_back: bool
+) -> None:
+    """By mistake, in the UI: Dagster's daemon does not evaluate it until it is handed back.
+
+    The fence also stays if --back looked for the journal before another command began the cut-over.
+    """
     project.start("arrivals")
     project.daemon_pass()
-    session, _ = cut_over(project, "arrivals")
+    session, item = cut_over(project, "arrivals")
+    if handed_back:
+        with monkeypatch.context() as patch:
+            patch.setattr(Item, "adoption", lambda _: None)
+            assert session.back(item) is None
     project.start("arrivals")
     project.arrive("raw", "once")
     for _ in range(2):
@@ -262,24 +272,6 @@ def test_a_sensor_whose_journal_is_lost_is_evaluated_again(project: Project) -> 
     assert session.back(item) is None
     pass_after(project, SECONDS)
     assert partitions_run(project) == [("waits", "Dagster")]
-    session.close()
-
-
-def test_a_fence_stays_if_the_adoption_began_a_moment_ago(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """--back has looked for the journal before another command began the cut-over."""
-    project.start("arrivals")
-    project.daemon_pass()
-    session, item = cut_over(project, "arrivals")
-    with monkeypatch.context() as patch:
-        patch.setattr(Item, "adoption", lambda _: None)
-        assert session.back(item) is None
-    project.start("arrivals")
-    project.arrive("raw", "once")
-    for _ in range(2):
-        pass_after(project, SECONDS)
-    assert partitions_run(project) == [("once", "ours")]
     session.close()
 
 

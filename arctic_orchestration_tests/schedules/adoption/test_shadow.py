@@ -1,12 +1,16 @@
 """A schedule decides beside Dagster's own and launches nothing; what differs is shown."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
+import dagster as dg
 import pytest
 import sqlalchemy as sa
+from dagster._core.test_utils import create_run_for_test
 
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.schedules import control
@@ -19,6 +23,7 @@ from arctic_orchestration.schedules.adoption.comparison import (
     compare,
 )
 from arctic_orchestration.schedules.cli.adopt_diff import show_differences
+from arctic_orchestration.schedules.dagster.adoption import functions
 from arctic_orchestration.schedules.dagster.adoption.session import Session
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.state.adoption_tables import adoptions
@@ -95,6 +100,30 @@ def test_decisions_that_agree_are_no_differences(project: Project) -> None:
             assert set(tx.execute(sa.select(table.c.holder)).scalars()) <= ids
         assert tx.execute(sa.select(notices.c.id)).all() == []
     session.close()
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_only_a_run_from_before_the_event_has_the_run_key_already(
+    dagster_instance: Callable[[str], dg.DagsterInstance],
+    monkeypatch: pytest.MonkeyPatch,
+    zone: str,
+) -> None:
+    """Dagster's own run comes after it. Its record has the time of Postgres's zone."""
+    monkeypatch.setenv("PGTZ", zone)
+    instance = dagster_instance("postgres")
+    before = datetime.now(UTC)
+    tags = {"dagster/run_key": "k", "dagster/sensor_name": "files"}
+    run = create_run_for_test(instance, tags=tags)
+    instance.report_engine_event("made", run)
+
+    def decided(at: datetime) -> object:
+        context: Any = SimpleNamespace(
+            instance=instance, events=[SimpleNamespace(at=at)], schedule="files", shadowed=True
+        )
+        return functions._of_sensor("files", [dg.RunRequest(run_key="k")], context)
+
+    assert isinstance(decided(before), dg.RunRequest)
+    assert isinstance(decided(datetime.now(UTC)), dg.SkipReason)
 
 
 def test_each_partition_is_compared(project: Project) -> None:
