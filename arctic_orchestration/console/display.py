@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from arctic_orchestration.console.terminal import Console, escape, json_text, visible
-from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import counted as counted
 from arctic_orchestration.quantities import seconds as seconds
 from arctic_orchestration.quantities import span as span
@@ -149,15 +149,14 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> None:
     """Asks the person to confirm a change.
 
     Errors:
-        ArcticError: there is no terminal for a confirmation, and ``--yes`` was not given.
+        InvalidInput: there is no terminal for a confirmation, and ``--yes`` was not given.
         typer.Exit: with code 1; the person does not agree.
     """
     if yes:
         return
     if as_json or not sys.stdin.isatty():
-        raise ArcticError(
-            "--yes is missing: there is no terminal for a confirmation; nothing was changed"
-        )
+        asked = "--json" if as_json else "no terminal"
+        raise InvalidInput("confirmation", asked, "--yes; nothing was changed")
     if not typer.confirm(visible(question)):
         typer.echo("nothing was changed")
         raise typer.Exit(1)

@@ -118,7 +118,7 @@ def test_without_a_terminal_yes_is_required(
     """Exit code 2, and nothing was changed; a file from standard input is such a case."""
     refused = arctic("schedules", "apply", file)
     assert refused.code == 2
-    assert "--yes is missing: there is no terminal for a confirmation" in refused.err
+    assert "confirmation: got 'no terminal', expected --yes" in refused.err
     piped(FILE)
     assert arctic("schedules", "apply", "-").code == 2
     assert versions(here) == BEFORE

@@ -294,8 +294,8 @@ def test_a_consumer_is_deleted(
         (("retry", "totals"), "KEY: got None, expected partition keys, or --all"),
         (("retry", "totals", "01", "--all"), "expected partition keys, or --all"),
         (("retry", "totals", "09"), "consumer totals knows no partition 09; nothing was changed"),
-        (("reset", "totals", "--start", "from_now"), "--yes is missing"),
-        (("delete", "totals"), "--yes is missing"),
+        (("reset", "totals", "--start", "from_now"), "expected --yes"),
+        (("delete", "totals"), "expected --yes"),
         (("delete", "lost", "--yes"), "cluster default has no consumer lost; it has: totals"),
         (("reset", "totals", "--start", "now", "--yes"), "start: got 'now', expected from_begin"),
         # Before anybody is asked.

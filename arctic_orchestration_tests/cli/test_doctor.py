@@ -153,8 +153,7 @@ def test_a_user_without_a_name_cannot_start_spark(
         raise ConfigurationError("Add a line to /etc/passwd")
 
     monkeypatch.setattr(java, "require_user_name", none)
-    status, text, advice = found()["java"]
-    assert (status, text.startswith("Java "), advice) == (BAD, True, "Add a line to /etc/passwd")
+    assert found()["java"] == (BAD, "Add a line to /etc/passwd", "add the line")
 
 
 def test_without_spark_no_java_is_needed(

@@ -99,7 +99,7 @@ def test_a_delete_requires_a_confirmation_and_yes_from_a_program(
     here = world([schedule("a"), schedule("b")])
     refused = arctic("schedules", "delete", "a")
     assert refused.code == 2
-    assert "--yes is missing: there is no terminal for a confirmation" in refused.err
+    assert "confirmation: got 'no terminal', expected --yes" in refused.err
     typed("n\n")
     declined = arctic("schedules", "delete", "a")
     assert declined.code == 1

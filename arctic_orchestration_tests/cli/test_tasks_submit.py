@@ -144,7 +144,7 @@ def test_a_location_is_forgotten(three: Tasked, arctic: Command) -> None:
     submitted(arctic, "top")
     unasked = arctic("tasks", "forget", "lake")
     assert (unasked.code, unasked.out) == (2, "")
-    assert "--yes is missing: there is no terminal for a confirmation" in unasked.err
+    assert "confirmation: got 'no terminal', expected --yes" in unasked.err
     assert {one["location"] for one in _declared(arctic)} == {"lake", "feeds"}
     result = arctic("tasks", "forget", "lake", "--yes")
     assert (

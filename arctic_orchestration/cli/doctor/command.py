@@ -139,14 +139,13 @@ def _java() -> list[Finding]:
         return [Finding(check="java", status=GOOD, found=found)]
     try:
         java = find_java()
+        require_user_name()
     except JavaNotFound as error:
         advice = "install Java 17, set JAVA_HOME, or: pip install 'arctic-orchestration[jdk]'"
         return [Finding(check="java", status=BAD, found=str(error), advice=advice)]
-    found = f"Java {java.version} in {java.home}, found by {java.source}"
-    try:
-        require_user_name()
     except ConfigurationError as error:
-        return [Finding(check="java", status=BAD, found=found, advice=str(error))]
+        return [Finding(check="java", status=BAD, found=str(error), advice="add the line")]
+    found = f"Java {java.version} in {java.home}, found by {java.source}"
     return [Finding(check="java", status=GOOD, found=found)]
 
 
