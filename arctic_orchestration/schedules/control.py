@@ -81,7 +81,7 @@ def _together(
 def remarks(
     tx: sa.Connection, store: ScheduleStore, location: Location, wanted: Sequence[Schedule]
 ) -> list[str]:
-    """Returns remarks for people: cycles and unknown names that are not refused."""
+    """Returns remarks for people: cycles, and what does not match the code but is not refused."""
     together = _together(store.in_location(tx, location.id), wanted, ())
     names = {schedule.name for schedule in wanted}
     found = cycles.cycles(together, location.name, job_assets(tx, location), through=names)

@@ -2,7 +2,8 @@
 
 A missing target can never run. A missing job or asset of the own location has no runs, so a trigger
 on them waits forever. Both are refused. An asset or a check may be reported from outside without a
-definition, and another location may be deployed later: these only get remarks.
+definition, and another location may be deployed later: these only get remarks. So does a target
+with partitions whose runs get none, because its function may not read them.
 """
 
 import json
@@ -72,6 +73,7 @@ def unknown_names(
             yield from _elsewhere(place, leaf, [known[at] for at in places if at in known])
     for place, check, assets in check_fields(schedule):
         yield from _check(place, check, assets, known)
+    yield from _without_partition(schedule, own)
     for number, constraint in enumerate(schedule.constraints):
         for parent in constraint.parents_needed:
             if parent not in own.jobs:
@@ -111,20 +113,20 @@ def take_inventory(
 ) -> tuple[str, ...]:
     """Stores the inventory of the code.
 
-    Returns remarks on schedules that wait for names it lacks, and on schedules in cycles.
+    Returns remarks on schedules that do not match it, and on schedules in cycles.
     """
     keep(tx, location, inventory, now)
     unknown = remarks_of_location(tx, store, location)
-    remarks = (f"it waits for an unknown name: {remark}" for _, remark in unknown)
+    remarks = (f"schedule and code do not match: {remark}" for _, remark in unknown)
     return (*remarks, *map(str, stored_cycles(tx, store, location)))
 
 
 def remarks_of_location(
     tx: sa.Connection, store: ScheduleStore, location: Location
 ) -> list[tuple[str, str]]:
-    """Returns the name and remark of each stored schedule with unknown names.
+    """Returns the name and remark of each stored schedule that does not match the inventories.
 
-    Reads the index and the forms; parses only schedules that may have unknown names.
+    Reads the index and the forms; parses only schedules that may not match.
     """
     known = inventories(tx, location.cluster)
     own = known.get(location.name)
@@ -185,6 +187,21 @@ def _check(
         yield UnknownName(problem=InvalidInput(field, check, expected), refused=False)
 
 
+def _without_partition(schedule: Schedule, own: Inventory) -> Iterator[UnknownName]:
+    """Yields a target with partitions whose runs get none."""
+    if schedule.partitions != "none" or isinstance(schedule.trigger, Requests):
+        return
+    target = schedule.target
+    made = target.assets if target.job is None else own.job_assets.get(target.job, ())
+    partitioned = [name for name in made if own.assets.get(name) is not None]
+    if target.job is not None and target.job in own.job_partitions:
+        partitioned.insert(0, target.job)
+    if partitioned:
+        expected = f"each or range: {partitioned[0]} has partitions, and a run gets none of them"
+        problem = InvalidInput(f"Schedule({schedule.name}).partitions", "none", expected)
+        yield UnknownName(problem=problem, refused=False)
+
+
 def _elsewhere(place: str, leaf: Run, there: Sequence[Inventory]) -> Iterator[UnknownName]:
     if not there:
         expected = "a code location of this cluster that has ticked"
@@ -205,10 +222,13 @@ def _elsewhere(place: str, leaf: Run, there: Sequence[Inventory]) -> Iterator[Un
 
 
 def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str]:
-    """Returns the ids of schedules with an unknown target, and of those that name more of the code.
+    """Returns the ids of schedules with an unknown target, and of those that need more of the code.
 
-    These have target partitions or name checks.
+    These have target partitions, or a target with some, or name checks.
     """
+    partitioned = {asset for asset, of in own.assets.items() if of is not None}
+    of_jobs = {job for job, made in own.job_assets.items() if not partitioned.isdisjoint(made)}
+    of_jobs.update(own.job_partitions)
     query = sa.select(schedules.c.id, schedules.c.spec)
     rows = tx.execute(
         query.where(schedules.c.location_id == location.id),
@@ -220,8 +240,11 @@ def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str
         target = form.get("target", {})
         job, assets = target.get("job"), target.get("assets", ())
         is_known = (job is None or job in own.jobs) and own.executable.issuperset(assets)
-        names_more = form.get("partitions", "none") != "none" or '"check' in row.spec
-        if not is_known or names_more:
+        has_partitions = job in of_jobs or not partitioned.isdisjoint(assets)
+        needs_more = (
+            has_partitions or form.get("partitions", "none") != "none" or '"check' in row.spec
+        )
+        if not is_known or needs_more:
             found.add(row.id)
     return found
 

@@ -47,6 +47,14 @@ def b() -> None: ...
 def c() -> None: ...
 
 
+@dg.asset(partitions_def=DAYS)
+def days_parent() -> None: ...
+
+
+@dg.asset(partitions_def=DAYS, deps=[days_parent])
+def days_child() -> None: ...
+
+
 ab = dg.define_asset_job("ab", selection=["a", "b"])
 
 RED = {"ops": {"step": {"config": {"color": "red"}}}}
@@ -61,7 +69,7 @@ def takes(sensor: str, target: Any = work, name: str = "s", **fields: Any) -> Sc
 
 def lake(asked: Sequence[dg.SensorDefinition], *schedules: Schedule, **own: Any) -> dg.Definitions:
     arctic = Arctic(schedules=schedules, sources=asked, numbers_every=None, schedule_assets=False)
-    mine = dg.Definitions(assets=[a, b, c], jobs=JOBS, **own)
+    mine = dg.Definitions(assets=[a, b, c, days_parent, days_child], jobs=JOBS, **own)
     return dg.Definitions.merge(mine, arctic.definitions())
 
 

@@ -180,12 +180,13 @@ def test_an_asset_whose_key_is_one_part_with_a_slash() -> None:
 
 
 def test_problems_of_a_job_are_refused_when_its_location_loads() -> None:
-    """A job without partitions, and one whose partitions an asset's cannot be mapped to."""
+    """Without partitions, with some that an asset's cannot be mapped to, and run without one."""
     plain = dg.define_asset_job("plain", selection=[report])
     days = dg.define_asset_job("days", selection=[summary])
 
-    def load(job: str, asset: str, **trigger: Any) -> None:
-        schedule = Schedule(**{**EACH, "target": job, "trigger": on.partitions(asset, **trigger)})
+    def load(job: str, asset: str, partitions: str = "each", **trigger: Any) -> None:
+        fields = {"partitions": partitions, "trigger": on.partitions(asset, **trigger)}
+        schedule = Schedule(**{**EACH, "target": job, **fields})
         location = dg.Definitions.merge(
             dg.Definitions(assets=ASSETS, jobs=[plain, days]),
             Arctic(schedules=[schedule], numbers_every=None).definitions(),
@@ -200,4 +201,7 @@ def test_problems_of_a_job_are_refused_when_its_location_loads() -> None:
     assert problem.field == "Schedule(s).trigger.partitions.mapping"
     assert DAILY in problem.expected
     assert "apple" in problem.expected
+    with pytest.raises(InvalidDefinition, match="each or range: summary and its parent orders are"):
+        load("days", "orders", "none")
+    load("plain", "orders", "none")
     load("days", "orders", count="all")

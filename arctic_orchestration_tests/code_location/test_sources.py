@@ -23,6 +23,7 @@ from arctic_orchestration_tests.code_location.source_sensors import (
     b,
     c,
     daily,
+    days_child,
     lake,
     other,
     painting,
@@ -107,14 +108,21 @@ def test_partition_and_assets_of_a_request_reach_the_run(place: Place) -> None:
         job=None,
         target=[a, b],
     )
+    of_child = asks(
+        dg.RunRequest(partition_key="monday"), name="child", job=None, target=days_child
+    )
     schedules = [
         takes("day", daily, "day"),
+        # With partitions: none, a run that no request gives a partition would fail.
+        takes("child", dg.AssetSelection.assets("days_child"), "child"),
         takes("part", "ab", "part"),
         takes("selected", dg.AssetSelection.assets("a", "b"), "selected"),
     ]
-    definitions = lake([of_day, of_job, of_assets], *schedules)
+    definitions = lake([of_day, of_job, of_assets, of_child], *schedules)
+    dg.Definitions.validate_loadable(definitions)
     made = {r.tags["arctic/schedule"]: r for r in place.tick(definitions).run_requests or ()}
     assert made["day"].partition_key == "tuesday"
+    assert made["child"].partition_key == "monday"
     assert made["part"].job_name == "ab"
     assert made["part"].asset_selection == [a_key]
     assert made["selected"].asset_selection == [b_key]

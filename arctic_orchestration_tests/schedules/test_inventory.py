@@ -131,7 +131,8 @@ def test_names_that_are_there_are_not_mentioned() -> None:
     )
     for trigger in triggers:
         assert found(trigger=trigger) == []
-    assert found(target={"assets": ["daily"]}, trigger=on.run("load")) == []
+    of_daily = {"target": {"assets": ["daily"]}, "partitions": "each"}
+    assert found(**of_daily, trigger=on.run("load")) == []
     assert found(constraints=[only.fresh({"raw/b": 24, "load": 24})]) == []
     assert list(unknown_names(schedule(target="x"), "nowhere", KNOWN)) == []
 
@@ -164,6 +165,29 @@ def test_names_that_are_there_are_not_mentioned() -> None:
 def test_what_can_never_run_or_be_heard_is_refused(fields: dict[str, Any], message: str) -> None:
     """It names the field, the value, and the nearest name."""
     assert found(**fields) == [(message, True)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"target": {"assets": ["daily"]}}, "daily"),
+        ({"target": "load"}, "daily"),
+        ({"target": "days"}, "days"),
+    ],
+)
+def test_runs_without_a_partition_of_what_has_some_get_a_remark(
+    fields: dict[str, Any], name: str
+) -> None:
+    """Of assets, of a job of assets, and of a job of ops; requests bring partitions themselves."""
+    own = replace(OWN, jobs=OWN.jobs | {"days"}, job_partitions={"days": DAYS})
+    expected = (
+        "Schedule(s).partitions: got 'none', expected each or range: "
+        f"{name} has partitions, and a run gets none of them"
+    )
+    (unknown,) = unknown_names(schedule(**fields), "here", {"here": own})
+    assert (str(unknown.problem), unknown.refused) == (expected, False)
+    for fine in ({"partitions": "each"}, {"trigger": on.requests("files")}):
+        assert list(unknown_names(schedule(**fields, **fine), "here", {"here": own})) == []
 
 
 @pytest.mark.parametrize(
@@ -268,9 +292,25 @@ def test_a_check_that_leaves_the_code_is_reported(world: MakeWorld) -> None:
     apply(here, schedule(trigger=on.partitions("raw/a", checks=["no_nulls"])))
     (text,) = new_code(here, replace(OWN, checks={}), 2)
     assert text == (
-        "it waits for an unknown name: Schedule(s).trigger.partitions.checks: got 'no_nulls', "
+        "schedule and code do not match: Schedule(s).trigger.partitions.checks: got 'no_nulls', "
         "expected a check of raw/a; it has none"
     )
+
+
+def test_a_target_that_gets_partitions_is_reported(world: MakeWorld) -> None:
+    """By the first tick of the code in which it has some."""
+    here = world([])
+    plain = replace(OWN, assets={**OWN.assets, "daily": None})
+    new_code(here, plain, 1)
+    apply(here, schedule(target={"assets": ["daily"]}), schedule("job", target="load"))
+    before = "schedule and code do not match: Schedule({}).partitions: got 'none', expected each or"
+    (text,) = new_code(here, plain, 2)
+    assert text.startswith(before.format("job"))
+    texts = new_code(here, OWN, 3)
+    assert [text[: len(before.format("s"))] for text in texts] == [
+        before.format("job")[: len(before.format("s"))],
+        before.format("s"),
+    ]
 
 
 def test_what_leaves_the_code_is_reported_by_the_next_code_server(world: MakeWorld) -> None:
@@ -282,8 +322,8 @@ def test_what_leaves_the_code_is_reported_by_the_next_code_server(world: MakeWor
     fewer = Inventory(jobs=frozenset({"rollup"}), assets=OWN.assets, executable=OWN.executable)
     (text,) = new_code(here, fewer, 3)
     assert text == (
-        "it waits for an unknown name: Schedule(deaf).trigger.run.job: got 'load', expected a job "
-        "of this code location; it has: rollup"
+        "schedule and code do not match: Schedule(deaf).trigger.run.job: got 'load', expected a "
+        "job of this code location; it has: rollup"
     )
     assert here.engine.tick(at(4)).remarks == ()
     with here.database.read() as tx:

@@ -30,7 +30,7 @@ def print_explanation(explained: Explanation) -> None:
     tree = Tree(f"[bold]{escape(stored.name)}[/]  {status}, version {stored.version}")
     tree.add(escape(explained.summary))
     for text in explained.unknown:
-        tree.add(f"[red]not there:[/] {escape(text)}")
+        tree.add(f"[red]does not match the code:[/] {escape(text)}")
     for text in explained.cycles:
         tree.add(f"[yellow]cycle:[/] {escape(text)}")
     if job is not None:

@@ -1,6 +1,6 @@
 """The partitions of targets in a loaded code location, and checks of schedules against them."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +12,7 @@ from arctic_orchestration.partitioning.key_space import DynamicKeys
 from arctic_orchestration.partitioning.target import PartitionedTarget, existing_keys
 from arctic_orchestration.schedules.partition_validation import partition_problems
 from arctic_orchestration.schedules.schedule import Schedule, Target
+from arctic_orchestration.schedules.triggers import Requests
 
 
 def partitioned_target(
@@ -95,12 +96,38 @@ def problems_of_job(schedule: Schedule, repository: dg.RepositoryDefinition) -> 
     """As :func:`partition_problems`, for a target that is a job of a loaded location."""
     if schedule.target.job is None or not repository.has_job(schedule.target.job):
         return []
+    selected = repository.get_job(schedule.target.job).asset_layer.executable_asset_keys
+    if problem := problem_without_partition(schedule, repository.asset_graph, selected):
+        return [problem]
     assets = assets_of(repository, schedule.target)
     found = definitions_of(repository, schedule.target)
     if not found and schedule.partitions != "none":
         field, expected = f"Schedule({schedule.name}).partitions", "none: the job has no partitions"
         return [InvalidInput(field, schedule.partitions, expected)]
     return problems_of(schedule, repository.asset_graph, found, assets)
+
+
+def problem_without_partition(
+    schedule: Schedule, graph: AssetGraph, assets: Iterable[dg.AssetKey]
+) -> InvalidInput | None:
+    """Returns the problem of a target whose runs get no partition and fail.
+
+    Dagster looks up the versions of a partitioned asset's partitioned parents by the partition of
+    the run, and fails a run without one. A run of ``requests`` may get one from its request.
+    """
+    if schedule.partitions != "none" or isinstance(schedule.trigger, Requests):
+        return None
+    for asset in sorted(assets):
+        node = graph.get(asset)
+        parents = [key for key in node.parent_keys if graph.get(key).is_partitioned]
+        if node.is_partitioned and parents:
+            expected = (
+                f"each or range: {asset.to_user_string()} and its parent "
+                f"{min(parents).to_user_string()} are partitioned, "
+                "and Dagster fails an unpartitioned run of such an asset"
+            )
+            return InvalidInput(f"Schedule({schedule.name}).partitions", "none", expected)
+    return None
 
 
 def problems_of(

@@ -17,6 +17,7 @@ from arctic_orchestration.schedules.dagster.partitioned_targets import (
     definitions_of,
     definitions_of_assets,
     partitioned_target,
+    problem_without_partition,
     problems_of,
 )
 from arctic_orchestration.schedules.dagster.schedule_assets import is_schedule_key
@@ -159,32 +160,20 @@ def job_fields(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
 
 
 def impossible_runs(schedules: Sequence[Schedule], graph: AssetGraph) -> list[InvalidInput]:
-    """Returns schedules whose ``partitions`` lead to runs that Dagster refuses or fails.
-
-    Dagster looks up the versions of a partitioned asset's partitioned parents by the partition of
-    the run, and fails a run without one.
-    """
+    """Returns schedules whose ``partitions`` lead to runs that Dagster refuses or fails."""
     problems = []
     for schedule in schedules:
         names = schedule.target.assets
-        nodes = {asset: graph.get(asset_key(asset)) for asset in names}
-        partitioned = [asset for asset in names if nodes[asset].is_partitioned]
-        expected = None
-        if schedule.partitions != "none" and names and not partitioned:
+        if not names:
+            continue
+        keys = [asset_key(asset) for asset in names]
+        if schedule.partitions != "none" and not any(graph.get(key).is_partitioned for key in keys):
             expected = f"none: {', '.join(names)} has no partitions"
-        for asset in partitioned if schedule.partitions == "none" else ():
-            parents = [key for key in nodes[asset].parent_keys if graph.get(key).is_partitioned]
-            if parents:
-                parent = min(key.to_user_string() for key in parents)
-                expected = (
-                    f"each or range: {asset} and its parent {parent} are partitioned, "
-                    "and Dagster fails an unpartitioned run of such an asset"
-                )
-                break
-        if expected is not None:
             field = f"Schedule({schedule.name}).partitions"
             problems.append(InvalidInput(field, schedule.partitions, expected))
-        elif names:
+        elif without := problem_without_partition(schedule, graph, keys):
+            problems.append(without)
+        else:
             definitions = definitions_of_assets(graph, names)
             problems.extend(problems_of(schedule, graph, definitions, names))
     return problems
