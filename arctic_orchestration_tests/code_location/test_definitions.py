@@ -3,6 +3,7 @@
 import runpy
 import socket
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,18 @@ def whole() -> None: ...
 def grandchild() -> None: ...
 
 
+@dg.multi_asset(specs=[dg.AssetSpec("left"), dg.AssetSpec("right")])
+def both() -> Iterator[dg.MaterializeResult[None]]:
+    yield from ()
+
+
+@dg.multi_asset(
+    specs=[dg.AssetSpec(name, skippable=True) for name in ("one", "two")], can_subset=True
+)
+def some() -> Iterator[dg.MaterializeResult[None]]:
+    yield from ()
+
+
 @dg.op
 def nothing() -> None: ...
 
@@ -61,6 +74,8 @@ ASSETS: list[dg.AssetsDefinition | dg.AssetSpec] = [
     child,
     whole,
     grandchild,
+    both,
+    some,
     dg.AssetSpec("raw/a"),
 ]
 
@@ -83,8 +98,8 @@ def problems(error: BaseException | None) -> tuple[InvalidInput, ...]:
 
 
 GOOD: dict[str, Any] = {"name": "s", "target": "work", "trigger": on.partitions("raw/a")}
-EXECUTABLE = "an asset to run, child, grandchild, parent, whole"
-KNOWN = "one of child, grandchild, parent, raw/a, whole"
+EXECUTABLE = "an asset to run, child, grandchild, left, one, parent, right, two, whole"
+KNOWN = "one of child, grandchild, left, one, parent, raw/a, right, two, whole"
 A_JOB = "the name of a job of this code location"
 
 
@@ -125,6 +140,8 @@ A_JOB = "the name of a job of this code location"
         ({"constraints": [only.checks_passed(["raw/a", "parent"], "no_nuls")]},
          "constraints[0].checks_passed.checks", "no_nuls",
          "a check of raw/a or parent: one of no_nulls"),
+        ({"target": dg.AssetSelection.assets("parent", "right")}, "target.assets", "right",
+         "left as well: one function makes them"),
         ({"target": {"assets": ["child"]}}, "partitions", "none",
          "each or range: child and its parent parent are partitioned"),
         ({"target": dg.AssetSelection.assets("parent", "child")}, "partitions", "none",
@@ -150,6 +167,8 @@ def test_what_a_schedule_names_must_be_there(
         {"target": {"assets": ["child"]}, "partitions": "range"},
         {"target": {"assets": ["parent"]}},
         {"target": {"assets": ["whole"]}},
+        {"target": {"assets": ["right", "left"]}},
+        {"target": {"assets": ["two"]}},
         {"target": {"assets": ["grandchild"]}},
         {"target": dg.AssetSelection.all(), "partitions": "each"},
         {"target": work},

@@ -1,6 +1,6 @@
 """Finds the jobs, assets and partitions of the code location that a schedule names."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -161,12 +161,13 @@ def job_fields(schedules: Iterable[Schedule]) -> list[tuple[str, str]]:
 
 def impossible_runs(schedules: Sequence[Schedule], graph: AssetGraph) -> list[InvalidInput]:
     """Returns schedules whose ``partitions`` lead to runs that Dagster refuses or fails."""
-    problems = []
+    problems: list[InvalidInput] = []
     for schedule in schedules:
         names = schedule.target.assets
         if not names:
             continue
         keys = [asset_key(asset) for asset in names]
+        problems += _incomplete(schedule, graph, keys)
         if schedule.partitions != "none" and not any(graph.get(key).is_partitioned for key in keys):
             expected = f"none: {', '.join(names)} has no partitions"
             field = f"Schedule({schedule.name}).partitions"
@@ -177,6 +178,19 @@ def impossible_runs(schedules: Sequence[Schedule], graph: AssetGraph) -> list[In
             definitions = definitions_of_assets(graph, names)
             problems.extend(problems_of(schedule, graph, definitions, names))
     return problems
+
+
+def _incomplete(
+    schedule: Schedule, graph: AssetGraph, keys: Sequence[dg.AssetKey]
+) -> Iterator[InvalidInput]:
+    """Yields assets whose function makes others, too, if Dagster runs it only for all of them."""
+    for key in keys:
+        others = graph.get(key).execution_set_asset_keys - set(keys)
+        if others:
+            names = ", ".join(sorted(other.to_user_string() for other in others))
+            expected = f"{names} as well: one function makes them, and cannot run for some of them"
+            field = f"Schedule({schedule.name}).target.assets"
+            yield InvalidInput(field, key.to_user_string(), expected)
 
 
 def endless_cycles(
