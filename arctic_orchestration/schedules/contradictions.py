@@ -31,6 +31,8 @@ from arctic_orchestration.schedules.triggers import (
     Cron,
     Data,
     Elapsed,
+    Freshness,
+    Leaf,
     Quiet,
     Requests,
     Then,
@@ -66,8 +68,13 @@ def contradictions(schedule: "Schedule", *, field: str = "") -> list[InvalidInpu
 def _of_partitions(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
     """Yields partition settings of a schedule whose target has no partitions, or groups."""
     of_target = schedule.partitions != "none"
+    if of_target and all(map(_names_no_partition, schedule.trigger.leaves)):
+        expected = "none, or a trigger whose events have partitions: elapsed and freshness have not"
+        yield InvalidInput(f"{path}.partitions", schedule.partitions, expected)
     for place, leaf in schedule.trigger.places(f"{path}.trigger"):
         form = leaf.to_form()[leaf.kind]
+        if isinstance(leaf, Elapsed) and not isinstance(leaf.since, str):
+            yield from _of_since(schedule, leaf.since, f"{place}.since")
         if of_target:
             if leaf.source.per is not None:
                 expected = f"no per: with partitions: {schedule.partitions} mapping defines it"
@@ -84,6 +91,27 @@ def _of_partitions(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
                 if form.get(name) in ("all", True) or (name == "late" and name in form):
                     expected = f"{_OF_TARGET}, or per: it is about what belongs together"
                     yield InvalidInput(f"{place}.{name}", form[name], expected)
+
+
+def _names_no_partition(leaf: Leaf) -> bool:
+    return isinstance(leaf, Freshness) or (isinstance(leaf, Elapsed) and leaf.restarts_at_launch)
+
+
+def _of_since(schedule: "Schedule", since: Leaf, place: str) -> Iterator[InvalidInput]:
+    """Yields what the event of an ``elapsed`` cannot have: its time is that of the schedule."""
+    if schedule.partitions != "none":
+        expected = (
+            f"last_launch: with partitions: {schedule.partitions} the time would be that of all "
+            "partitions. For one of each, use this trigger itself, with the constraint delay"
+        )
+        yield InvalidInput(place, since.kind, expected)
+        return
+    form = since.to_form()[since.kind]
+    for name in ("count", "complete", "late", "mapping", "per"):
+        if name in form and (name != "count" or form[name] == "all"):
+            no = "a number" if name == "count" else f"no {name}"
+            expected = f"{no}: elapsed does not know which partitions belong together"
+            yield InvalidInput(f"{place}.{since.kind}.{name}", form[name], expected)
 
 
 _OF_TARGET = "partitions: each or range, which are about partitions of the target"

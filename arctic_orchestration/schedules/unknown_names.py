@@ -24,7 +24,7 @@ from arctic_orchestration.schedules.lookup import near
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
-from arctic_orchestration.schedules.triggers import Check, Requests, Run
+from arctic_orchestration.schedules.triggers import Check, Elapsed, Requests, Run
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import schedule_keys, schedules
 
@@ -93,9 +93,10 @@ def check_fields(schedule: Schedule) -> Iterator[tuple[str, str, Sequence[str]]]
         assets = tuple(leaf.asset_fields().values())
         if isinstance(leaf, Check) and leaf.name is not None:
             yield f"{place}.name", leaf.name, assets
+        of = f"{place}.since.partitions" if isinstance(leaf, Elapsed) else place
         for check in leaf.source.checks:
             if check != "*":
-                yield f"{place}.checks", check, assets
+                yield f"{of}.checks", check, assets
     for number, constraint in enumerate(schedule.constraints):
         if isinstance(constraint, ChecksPassed):
             path = f"{field}.constraints[{number}].{constraint.kind}.checks"

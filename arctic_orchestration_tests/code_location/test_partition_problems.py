@@ -8,6 +8,7 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 
 from arctic_orchestration import Arctic, Schedule, on
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.schedules.dagster.partitioned_targets import without_partitions
 
 daily = dg.DailyPartitionsDefinition("2026-01-01")
 started = dg.DailyPartitionsDefinition("2026-01-01", end_offset=1)
@@ -205,3 +206,29 @@ def test_problems_of_a_job_are_refused_when_its_location_loads() -> None:
         load("days", "orders", "none")
     load("plain", "orders", "none")
     load("days", "orders", count="all")
+
+
+def test_a_trigger_without_partitions_makes_no_jobs_for_them() -> None:
+    """Of an asset, a job or a run; one name that has some, or may have, is enough."""
+    plain = dg.define_asset_job("plain", selection=[report])
+    days = dg.define_asset_job("days", selection=[summary])
+    repository = dg.Definitions(assets=ASSETS, jobs=[plain, days]).get_repository_def()
+
+    def named(trigger: Any, **fields: Any) -> list[str]:
+        schedule = Schedule(**{**EACH, "trigger": trigger, **fields})
+        return without_partitions(schedule, repository)
+
+    config, fails = on.partitions("config"), on.freshness("payments", state="fail")
+    assert named(config) == ["config"]
+    assert named(config & on.run("plain") & fails) == ["config", "plain"]
+    assert named(on.run(assets=["report"]) | on.elapsed("1h")) == ["report"]
+    assert named(on.check("config")) == ["config"]
+    for begins in (
+        on.partitions("payments"),
+        on.run("days"),
+        on.run("plain", location="elsewhere"),
+        on.cron("0 4 * * *", partition="last_ended"),
+        on.partition_end(after="1h"),
+    ):
+        assert named(config & begins) == []
+    assert named(config, partitions="none") == []

@@ -184,6 +184,27 @@ _agreeing = st.builds(
     ),
 )
 
+_OF_THE_SCHEDULE = ("elapsed", "freshness")
+
+
+def _leaves_of(trigger: Form) -> list[tuple[str, Form]]:
+    ((kind, body),) = trigger.items()
+    if kind not in ("any_of", "all_of"):
+        return [(kind, body)]
+    children = body if isinstance(body, list) else body["of"]
+    return [leaf for child in children for leaf in _leaves_of(child)]
+
+
+def _with_fitting_partitions(form: Form) -> Form:
+    """Without those of the target where the trigger's time or events are about none."""
+    leaves = _leaves_of(form["trigger"])
+    since = [body.get("since", "last_launch") for kind, body in leaves if kind == "elapsed"]
+    fits = any(kind not in _OF_THE_SCHEDULE for kind, _ in leaves)
+    if fits and all(each == "last_launch" for each in since):
+        return form
+    return {name: value for name, value in form.items() if name != "partitions"}
+
+
 _made = assets.map(lambda asset: f"made/{asset}")
 
 #: Whole schedules in the form of a file.
@@ -210,5 +231,5 @@ forms: st.SearchStrategy[Form] = fields(
         "run_config": st.dictionaries(texts, json_values, max_size=2),
         "enabled": st.booleans(),
     },
-)
+).map(_with_fitting_partitions)
 schedules: st.SearchStrategy[Schedule] = forms.map(Schedule.parse)

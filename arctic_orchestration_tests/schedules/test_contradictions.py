@@ -97,6 +97,32 @@ def test_time_since_the_last_launch_needs_no_timeout() -> None:
     assert found(on.elapsed("7d"), timeout="1h") == []
 
 
+def test_a_job_of_a_partition_needs_an_event_with_one() -> None:
+    """Time, and a state of freshness, have none: such a schedule would never make a job."""
+    fresh = on.freshness("a", state="fail")
+    for trigger in (on.elapsed("1h"), fresh, fresh & on.elapsed("1h")):
+        assert found(trigger, partitions="each") == [("Schedule(s).partitions", "each")]
+        assert found(trigger | A, partitions="range") == []
+        assert found(trigger) == []
+
+
+def test_time_since_an_event_is_that_of_the_schedule() -> None:
+    """Neither of each partition, nor of partitions that belong together."""
+    place = "Schedule(s).trigger.elapsed.since"
+    for since in (A, on.run("work"), on.data("a", "1GB")):
+        trigger = on.elapsed("1h", since=since)
+        assert found(trigger, partitions="each") == [(place, since.kind)]
+        assert found(trigger) == []
+    with_all = on.partitions("a", count="all", per="date", late="ignore")
+    assert found(on.elapsed("1h", since=with_all)) == [
+        (f"{place}.partitions.count", "all"),
+        (f"{place}.partitions.late", "ignore"),
+        (f"{place}.partitions.per", "date"),
+    ]
+    fine = on.partitions("a", count=2, checks="passed", changed=True, backfill="ignore")
+    assert found(on.elapsed("1h", since=fine)) == []
+
+
 def test_a_longest_wait_leaves_room_for_quiet() -> None:
     """Five minutes of quiet cannot be had in five."""
     for max_wait in ("5m", "1m"):

@@ -28,7 +28,10 @@ from arctic_orchestration.schedules import cycles
 from arctic_orchestration.schedules.dagster.every_job import EveryJobSensor
 from arctic_orchestration.schedules.dagster.inventory import inventory_of
 from arctic_orchestration.schedules.dagster.load import LoadProbes
-from arctic_orchestration.schedules.dagster.partitioned_targets import problems_of_job
+from arctic_orchestration.schedules.dagster.partitioned_targets import (
+    problems_of_job,
+    without_partitions,
+)
 from arctic_orchestration.schedules.dagster.request_hooks import CodeHooks
 from arctic_orchestration.schedules.dagster.run_requests import (
     ASSET_JOB,
@@ -273,6 +276,10 @@ class DispatcherSensor(EveryJobSensor):
             )
             for problem in unknown_parents(self._schedules, repository):
                 context.log.warning("it is never fresh: %s", problem)
+            for schedule in declared:
+                if names := without_partitions(schedule, repository):
+                    text = "Schedule(%s).partitions: %s, but %s has no partitions to make jobs for"
+                    context.log.warning(text, schedule.name, schedule.partitions, ", ".join(names))
             for caution in cautions(declared):
                 context.log.warning(caution)
             self._engines[key] = (

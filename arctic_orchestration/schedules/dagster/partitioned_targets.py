@@ -12,7 +12,7 @@ from arctic_orchestration.partitioning.key_space import DynamicKeys
 from arctic_orchestration.partitioning.target import PartitionedTarget, existing_keys
 from arctic_orchestration.schedules.partition_validation import partition_problems
 from arctic_orchestration.schedules.schedule import Schedule, Target
-from arctic_orchestration.schedules.triggers import Requests
+from arctic_orchestration.schedules.triggers import Elapsed, Freshness, Requests
 
 
 def partitioned_target(
@@ -90,6 +90,30 @@ def mappings_of(
         for key in keys
         if graph.has(key) and parent in graph.get(key).parent_keys and key != parent
     ]
+
+
+def without_partitions(schedule: Schedule, repository: dg.RepositoryDefinition) -> list[str]:
+    """Returns what the trigger of a schedule names, if none of it has partitions to make jobs for.
+
+    Not refused: an arrival from outside, or the tag of a run, may name one of the target.
+    """
+    if schedule.partitions == "none":
+        return []
+    graph = repository.asset_graph
+    named: set[str] = set()
+    for leaf in schedule.trigger.leaves:
+        if isinstance(leaf, (Elapsed, Freshness)):
+            continue
+        names = leaf.job_name_fields().values()
+        jobs = [repository.get_job(name) for name in names if repository.has_job(name)]
+        assets = list(leaf.asset_fields().values())
+        made = [key.to_user_string() for job in jobs for key in job.asset_layer.selected_asset_keys]
+        if leaf.clock is not None or not (jobs or assets):
+            return []
+        if any(job.partitions_def for job in jobs) or definitions_of_assets(graph, assets + made):
+            return []
+        named.update(assets, names)
+    return sorted(named)
 
 
 def problems_of_job(schedule: Schedule, repository: dg.RepositoryDefinition) -> list[InvalidInput]:

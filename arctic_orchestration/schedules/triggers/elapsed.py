@@ -9,7 +9,13 @@ from pydantic import BeforeValidator, Discriminator, PlainSerializer, Tag, field
 
 from arctic_orchestration.event_log.event import Event, EventKey
 from arctic_orchestration.quantities import PositiveDuration, format_duration, format_moment
-from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf, Ticks
+from arctic_orchestration.schedules.triggers.base import (
+    Arrivals,
+    Firing,
+    Leaf,
+    PartitionSource,
+    Ticks,
+)
 from arctic_orchestration.schedules.triggers.data import Data
 from arctic_orchestration.schedules.triggers.partitions import Partitions
 from arctic_orchestration.schedules.triggers.run import Run
@@ -87,6 +93,10 @@ class Elapsed(Leaf):
 
     def job_name_fields(self) -> Mapping[str, str]:
         return {} if isinstance(self.since, str) else self._placed(self.since.job_name_fields())
+
+    @property
+    def source(self) -> PartitionSource:
+        return super().source if isinstance(self.since, str) else self.since.source
 
     def _placed(self, named: Mapping[str, str]) -> Mapping[str, str]:
         """Returns the names in the other trigger, by their field in this one."""

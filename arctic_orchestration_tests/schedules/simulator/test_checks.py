@@ -90,3 +90,17 @@ def test_each_partition_waits_for_its_own_checks() -> None:
         if found.decision == "launched"
     ]
     assert launched == [(1, ["2"]), (11, ["1"])]
+
+
+def test_time_since_an_arrival_waits_for_its_check() -> None:
+    """No job takes an arrival that has failed its check."""
+    since = on.partitions("a", checks=["c"])
+    schedules = [schedule(trigger=on.elapsed("10s", since=since).to_form())]
+
+    def launched(*checks: tuple[int, dict[str, object]]) -> object:
+        found = simulate(schedules, happens((1, arrives("1")), *checks))
+        runs = (one.details["partitions"] for one in found if one.decision == "launched")
+        return next(runs, None)
+
+    assert launched((2, FAILS)) is None
+    assert launched((2, FAILS), (5, PASSES)) == ["1"]
