@@ -218,17 +218,19 @@ def test_a_trigger_without_partitions_makes_no_jobs_for_them() -> None:
         schedule = Schedule(**{**EACH, "trigger": trigger, **fields})
         return without_partitions(schedule, repository)
 
-    config, fails = on.partitions("config"), on.freshness("payments", state="fail")
-    assert named(config) == ["config"]
-    assert named(config & on.run("plain") & fails) == ["config", "plain"]
+    made, fails = on.partitions("report"), on.freshness("payments", state="fail")
+    assert named(made) == ["report"]
+    assert named(made & on.run("plain") & fails) == ["plain", "report"]
     assert named(on.run(assets=["report"]) | on.elapsed("1h")) == ["report"]
-    assert named(on.check("config")) == ["config"]
+    assert named(on.check("report")) == ["report"]
     for begins in (
-        on.partitions("payments"),
+        on.partitions("summary"),
+        # It arrives from outside: each arrival may name a partition.
+        on.partitions("config"),
         on.run("days"),
         on.run("plain", location="elsewhere"),
         on.cron("0 4 * * *", partition="last_ended"),
         on.partition_end(after="1h"),
     ):
-        assert named(config & begins) == []
-    assert named(config, partitions="none") == []
+        assert named(made & begins) == []
+    assert named(made, partitions="none") == []

@@ -278,7 +278,7 @@ class DispatcherSensor(EveryJobSensor):
                 context.log.warning("it is never fresh: %s", problem)
             for schedule in declared:
                 if names := without_partitions(schedule, repository):
-                    text = "Schedule(%s).partitions: %s, but %s has no partitions to make jobs for"
+                    text = "Schedule(%s).partitions: %s, but runs of %s have no partitions"
                     context.log.warning(text, schedule.name, schedule.partitions, ", ".join(names))
             for caution in cautions(declared):
                 context.log.warning(caution)

@@ -93,9 +93,10 @@ def mappings_of(
 
 
 def without_partitions(schedule: Schedule, repository: dg.RepositoryDefinition) -> list[str]:
-    """Returns what the trigger of a schedule names, if none of it has partitions to make jobs for.
+    """Returns what a trigger names, if its runs have no partitions to make jobs for.
 
-    Not refused: an arrival from outside, or the tag of a run, may name one of the target.
+    Arrivals from outside may name a partition of the target, whatever their asset has. So may the
+    tags of a run: this is not refused.
     """
     if schedule.partitions == "none":
         return []
@@ -108,7 +109,8 @@ def without_partitions(schedule: Schedule, repository: dg.RepositoryDefinition) 
         jobs = [repository.get_job(name) for name in names if repository.has_job(name)]
         assets = list(leaf.asset_fields().values())
         made = [key.to_user_string() for job in jobs for key in job.asset_layer.selected_asset_keys]
-        if leaf.clock is not None or not (jobs or assets):
+        arrive = {dg.AssetKey.from_user_string(asset) for asset in assets}
+        if leaf.clock is not None or not (jobs or assets) or arrive - graph.executable_asset_keys:
             return []
         if any(job.partitions_def for job in jobs) or definitions_of_assets(graph, assets + made):
             return []
