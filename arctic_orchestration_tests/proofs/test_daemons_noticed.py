@@ -65,8 +65,14 @@ def test_a_second_daemon_is_noticed_and_a_replaced_one_is_not(
         until(lambda: sensor_ids() != replaced, _SECONDS, "a heartbeat of the second daemon")
         until(lambda: daemon_found()[0] == GOOD, 60, "one daemon is right")
         processes.start(DAEMON)
-        until(lambda: daemon_found()[0] == BAD, _SECONDS, "a second daemon is noticed")
-        texts = {daemon_found()[1].partition(":")[0] for _ in range(3)}
-        assert texts == {"2 daemons run on this instance"}
+        found = [daemon_found()]
+
+        def is_noticed() -> bool:
+            # One may write over all heartbeats of the other: the next look may see only one.
+            found.append(daemon_found())
+            return found[-1][0] == BAD
+
+        until(is_noticed, _SECONDS, "a second daemon is noticed")
+        assert found[-1][1].partition(":")[0] == "2 daemons run on this instance"
     finally:
         processes.end()
