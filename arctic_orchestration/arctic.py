@@ -103,6 +103,13 @@ class Arctic:
         ):
             expected = "a timedelta of at least a second"
             problems.append(InvalidInput("numbers_every", numbers_every, expected))
+        # "false" of an environment variable is true.
+        flags = {"update_schedules": update_schedules, "schedule_assets": schedule_assets or False}
+        problems += [
+            InvalidInput(name, value, "True or False")
+            for name, value in flags.items()
+            if not isinstance(value, bool)
+        ]
         if problems:
             raise InvalidDefinition(problems)
         for caution in (*cautions(schedules), *map(str, cycles.cycles(schedules))):

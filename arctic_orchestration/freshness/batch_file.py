@@ -103,7 +103,10 @@ def _day(value: object) -> object:
 
 
 def _skip_reason(value: object) -> object:
-    if isinstance(value, bool) or (isinstance(value, str) and value.strip()):
+    if isinstance(value, bool):
+        return value
+    # "false" as a reason would skip the task.
+    if isinstance(value, str) and value.strip().lower() not in ("", "true", "false", "yes", "no"):
         return value
     raise ValueError("true, false, or the reason as text")
 
@@ -344,7 +347,9 @@ def parse_batch(form: object) -> Batch:
         problems += error.problems
     tasks = form.get("tasks") if isinstance(form, Mapping) else None
     if isinstance(tasks, Sequence) and not isinstance(tasks, str):
-        problems += _names_twice(tasks)
+        problems += _used_twice(tasks, "name", "has it")
+        # Each run replaces the rows of its day, also those of the other task.
+        problems += _used_twice(tasks, "table", "writes it")
     if read is not None and not problems:
         problems += _cycles(read)
     if problems:
@@ -353,14 +358,14 @@ def parse_batch(form: object) -> Batch:
     return read
 
 
-def _names_twice(tasks: Iterable[Any]) -> list[InvalidInput]:
+def _used_twice(tasks: Iterable[Any], field: str, use: str) -> list[InvalidInput]:
     places: dict[str, int] = {}
     problems = []
     for place, task in enumerate(tasks):
-        name = task.get("name") if isinstance(task, Mapping) else None
-        if isinstance(name, str) and places.setdefault(name, place) != place:
-            expected = f"another name: tasks[{places[name]}] has it"
-            problems.append(InvalidInput(f"tasks[{place}].name", name, expected))
+        value = task.get(field) if isinstance(task, Mapping) else None
+        if isinstance(value, str) and places.setdefault(value, place) != place:
+            expected = f"another {field}: tasks[{places[value]}] {use}"
+            problems.append(InvalidInput(f"tasks[{place}].{field}", value, expected))
     return problems
 
 

@@ -33,6 +33,7 @@ from arctic_orchestration.schedules.triggers import (
     Elapsed,
     Freshness,
     Leaf,
+    Partitions,
     Quiet,
     Requests,
     Then,
@@ -138,6 +139,8 @@ def _of_trigger(
     elif isinstance(trigger, Cron):
         if trigger.grace is not None and not trigger.grace:
             yield InvalidInput(f"{place}.grace", "0s", "a duration longer than 0s: none is on time")
+    elif isinstance(trigger, Partitions):
+        yield from _too_long(timeout, path, f"{place}.late", trigger.collects)
     elif isinstance(trigger, Elapsed):
         if not isinstance(trigger.since, str):
             yield from _too_long(timeout, path, f"{place}.duration", trigger.duration)

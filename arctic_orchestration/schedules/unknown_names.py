@@ -8,14 +8,14 @@ with partitions whose runs get none, because its function may not read them.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.event_log.event import ANY_LOCATION
-from arctic_orchestration.schedules.constraints import ChecksPassed
+from arctic_orchestration.schedules.constraints import ChecksPassed, Idle
 from arctic_orchestration.schedules.declared_assets import problems_in
 from arctic_orchestration.schedules.inventory import Inventory, assets_of, inventories
 from arctic_orchestration.schedules.inventory import store as keep
@@ -24,11 +24,13 @@ from arctic_orchestration.schedules.lookup import near
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
-from arctic_orchestration.schedules.triggers import Check, Elapsed, Requests, Run
+from arctic_orchestration.schedules.triggers import Check, Elapsed, Partitions, Requests, Run
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import schedule_keys, schedules
 
 _READ_AT_ONCE = 500
+#: the beginnings of fields of which the inventory knows more than a name
+_OF_THE_CODE = ('"check', '"count', '"idle', '"where')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +68,8 @@ def unknown_names(
                 yield from _runs_of(f"{place}.{name}", asset, own)
             else:
                 yield from _arrivals_of(f"{place}.{name}", asset, known)
+        if isinstance(leaf, Partitions):
+            yield from _keys_of(place, leaf, known)
         if isinstance(leaf, Requests) and own.sources is not None:
             yield from _requests_of(f"{place}.sensor", leaf.sensor, own.sources)
         if isinstance(leaf, Run) and leaf.location is not None:
@@ -73,6 +77,8 @@ def unknown_names(
             yield from _elsewhere(place, leaf, [known[at] for at in places if at in known])
     for place, check, assets in check_fields(schedule):
         yield from _check(place, check, assets, known)
+    for place, assets in _fields_of_any_check(schedule):
+        yield from _without_checks(place, assets, known)
     yield from _without_partition(schedule, own)
     for number, constraint in enumerate(schedule.constraints):
         for parent in constraint.parents_needed:
@@ -83,7 +89,11 @@ def unknown_names(
             yield from _job(f"{field}.constraints[{number}].{constraint.kind}.jobs", job, own)
         for asset in constraint.asset_fields:
             path = f"{field}.constraints[{number}].{constraint.kind}.assets"
-            yield from _arrivals_of(path, asset, known)
+            if isinstance(constraint, Idle):
+                # It looks at the runs of this location.
+                yield from (replace(each, refused=False) for each in _runs_of(path, asset, own))
+            else:
+                yield from _arrivals_of(path, asset, known)
 
 
 def check_fields(schedule: Schedule) -> Iterator[tuple[str, str, Sequence[str]]]:
@@ -103,6 +113,19 @@ def check_fields(schedule: Schedule) -> Iterator[tuple[str, str, Sequence[str]]]
             assets = constraint.assets or tuple(schedule.trigger_assets)
             for check in constraint.checks:
                 yield path, check, assets
+
+
+def _fields_of_any_check(schedule: Schedule) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yields the path of each field that means any check, and the assets it may be of."""
+    field = f"Schedule({schedule.name})"
+    for place, leaf in schedule.trigger.places(f"{field}.trigger"):
+        is_any = isinstance(leaf, Check) and leaf.name is None
+        if is_any or "*" in leaf.source.checks:
+            yield place, tuple(leaf.asset_fields().values())
+    for number, constraint in enumerate(schedule.constraints):
+        if isinstance(constraint, ChecksPassed) and not constraint.checks:
+            path = f"{field}.constraints[{number}].{constraint.kind}"
+            yield path, constraint.assets or tuple(schedule.trigger_assets)
 
 
 def take_inventory(
@@ -171,21 +194,53 @@ def _arrivals_of(field: str, asset: str, known: Mapping[str, Inventory]) -> Iter
 def _check(
     field: str, check: str, assets: Sequence[str], known: Mapping[str, Inventory]
 ) -> Iterator[UnknownName]:
-    """Yields a check that no location defines.
+    """Yields a check that no location defines."""
+    defined = _checks_of(assets, known)
+    if defined is not None and check not in defined:
+        expected = f"a check of {' or '.join(assets)}{near(check, sorted(defined))}"
+        yield UnknownName(problem=InvalidInput(field, check, expected), refused=False)
 
-    Nothing is said about it where an asset is unknown, or the checks of a location that has it.
-    """
+
+def _without_checks(
+    field: str, assets: Sequence[str], known: Mapping[str, Inventory]
+) -> Iterator[UnknownName]:
+    """Yields assets without checks where any of their checks is meant."""
+    if assets and _checks_of(assets, known) == set():
+        names = " or ".join(assets)
+        problem = InvalidInput(field, names, "an asset with checks: the code defines none")
+        yield UnknownName(problem=problem, refused=False)
+
+
+def _checks_of(assets: Sequence[str], known: Mapping[str, Inventory]) -> set[str] | None:
+    """Returns the checks of some assets; None: an asset or the checks of a location are unknown."""
     defined: set[str] = set()
     for asset in assets:
         places = [inventory for inventory in known.values() if asset in inventory.assets]
         if not places or any(inventory.checks is None for inventory in places):
-            return
+            return None
         defined.update(
             *(inventory.checks.get(asset, ()) for inventory in places if inventory.checks)
         )
-    if check not in defined:
-        expected = f"a check of {' or '.join(assets)}{near(check, sorted(defined))}"
-        yield UnknownName(problem=InvalidInput(field, check, expected), refused=False)
+    return defined
+
+
+def _keys_of(place: str, leaf: Partitions, known: Mapping[str, Inventory]) -> Iterator[UnknownName]:
+    """Yields what the listed partitions of an asset can never satisfy."""
+    found = [inventory.assets.get(leaf.asset) for inventory in known.values()]
+    keys = {key for each in found if each is not None and each.keys for key in each.keys}
+    if not keys or any(each is not None and each.keys is None for each in found):
+        return
+    wanted = leaf.wanted_of(sorted(keys))
+    if not wanted:
+        expected = f"a glob for partitions of {leaf.asset}{near(leaf.where or '', sorted(keys))}"
+        yield UnknownName(
+            problem=InvalidInput(f"{place}.where", leaf.where, expected), refused=False
+        )
+    elif leaf.distinct and isinstance(leaf.count, int) and leaf.count > len(wanted):
+        expected = f"at most {len(wanted)}: {leaf.asset} has no more partitions that count"
+        yield UnknownName(
+            problem=InvalidInput(f"{place}.count", leaf.count, expected), refused=False
+        )
 
 
 def _without_partition(schedule: Schedule, own: Inventory) -> Iterator[UnknownName]:
@@ -225,7 +280,7 @@ def _elsewhere(place: str, leaf: Run, there: Sequence[Inventory]) -> Iterator[Un
 def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str]:
     """Returns the ids of schedules with an unknown target, and of those that need more of the code.
 
-    These have target partitions, or a target with some, or name checks.
+    These have target partitions, or a target with some, or name checks or numbers of partitions.
     """
     partitioned = {asset for asset, of in own.assets.items() if of is not None}
     of_jobs = {job for job, made in own.job_assets.items() if not partitioned.isdisjoint(made)}
@@ -243,7 +298,9 @@ def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str
         is_known = (job is None or job in own.jobs) and own.executable.issuperset(assets)
         has_partitions = job in of_jobs or not partitioned.isdisjoint(assets)
         needs_more = (
-            has_partitions or form.get("partitions", "none") != "none" or '"check' in row.spec
+            has_partitions
+            or form.get("partitions", "none") != "none"
+            or any(field in row.spec for field in _OF_THE_CODE)
         )
         if not is_known or needs_more:
             found.add(row.id)

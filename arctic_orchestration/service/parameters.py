@@ -3,13 +3,14 @@
 import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import Header, Path, Query, Request
 from fastapi.dependencies.models import Dependant
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput, RequestRefused
 from arctic_orchestration.quantities import YEARS, in_calendar
+from arctic_orchestration.service.bodies import Body
 
 Location = Annotated[
     str | None,
@@ -66,24 +67,45 @@ def check_etag(if_match: str | None, current: str, *, required: bool = False) ->
         )
 
 
-def _query_parameters(dependant: Dependant) -> Iterator[str]:
-    for parameter in dependant.query_params:
-        yield parameter.alias
+def _with_dependencies(dependant: Dependant) -> Iterator[Dependant]:
+    yield dependant
     for inner in dependant.dependencies:
-        yield from _query_parameters(inner)
+        yield from _with_dependencies(inner)
 
 
 def refuse_unknown(request: Request) -> None:
-    """Refuses query parameters that a route does not have: a typo would be a missing filter.
+    """Refuses what a route does not take: a typo would be a missing filter.
+
+    These are other query parameters, one that is given twice but has one value, and a body.
 
     Errors:
         InvalidDefinition: names all of them, and the parameters of the route.
     """
-    accepted = set(_query_parameters(request.scope["route"].dependant))
-    refused = [name for name in dict.fromkeys(request.query_params) if name not in accepted]
-    if refused:
-        names = ", ".join(sorted(accepted))
-        expected = f"one of the parameters {names}" if names else "no parameter"
-        raise InvalidDefinition(
-            [InvalidInput(name, request.query_params[name], expected) for name in refused]
-        )
+    parts = list(_with_dependencies(request.scope["route"].dependant))
+    accepted = {parameter.alias: parameter for part in parts for parameter in part.query_params}
+    names = ", ".join(sorted(accepted))
+    expected = f"one of the parameters {names}" if names else "no parameter"
+    given = dict.fromkeys(request.query_params)
+    problems = [
+        InvalidInput(name, request.query_params[name], expected)
+        for name in given
+        if name not in accepted
+    ]
+    for name in given:
+        values = request.query_params.getlist(name)
+        if name in accepted and len(values) > 1 and not _is_list(accepted[name]):
+            problems.append(InvalidInput(name, values, "one value"))
+    has_body = request.headers.get("content-length", "0") != "0"
+    if (has_body or "transfer-encoding" in request.headers) and not any(
+        isinstance(part.call, Body) for part in parts
+    ):
+        size = f"{request.headers.get('content-length', 'some')} bytes"
+        expected = f"none: this route has {names or 'no parameters'} in its address, and no body"
+        problems.append(InvalidInput("body", size, expected))
+    if problems:
+        raise InvalidDefinition(problems)
+
+
+def _is_list(parameter: Any) -> bool:
+    annotation = parameter.field_info.annotation
+    return any(get_origin(one) is list for one in (annotation, *get_args(annotation)))

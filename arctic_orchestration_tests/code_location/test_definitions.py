@@ -224,6 +224,14 @@ def test_an_interval_is_positive() -> None:
     assert (problem.field, problem.value, problem.expected) == ("interval_seconds", 0, "at least 1")
 
 
+def test_a_text_is_not_true() -> None:
+    """That of an environment variable would deploy what it says not to."""
+    for name in ("update_schedules", "schedule_assets"):
+        given: dict[str, Any] = {name: "false"}
+        with pytest.raises(InvalidDefinition, match=f"{name}: got 'false', expected True or False"):
+            Arctic(**given)
+
+
 def test_loading_a_location_touches_no_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,16 @@ def test_an_asset_without_the_decorator_is_no_task() -> None:
     assert "expected an asset or a job under fresh_parents" in problem
 
 
+def test_what_a_declaration_cannot_heed_is_refused() -> None:
+    """A limit on a batch that it is not in, and a reason that is none."""
+    for given in ({"concurrency": 1}, {"skip": " "}):
+        ((field, value),) = given.items()
+        with pytest.raises(InvalidDefinition) as refused:
+            fresh_parents({}, **given)(undeclared())
+        (problem,) = refused.value.problems
+        assert (problem.field, problem.value) == (f"fresh_parents(plain).{field}", value)
+
+
 def several() -> dg.AssetsDefinition:
     @dg.multi_asset(specs=[dg.AssetSpec("x"), dg.AssetSpec("y")])
     def both() -> tuple[None, None]:

@@ -37,6 +37,24 @@ def problems(properties: dict[str, str]) -> dict[str, str]:
     return found
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "arctic.Compaction.enabled", "Arctic.Compaction.Enabled", "arctic_compaction.enabled",
+        "arctic.compact.minor.min-files", "arctic.compaction-minor.min-files", "arctic.compaction",
+    ],
+)  # fmt: skip
+def test_a_name_that_is_almost_ours_is_refused(name: str) -> None:
+    """Ignored, a table that is not to be compacted would be."""
+    assert problems({name: "false"})[name].startswith("a property that is known")
+
+
+def test_properties_of_others_are_ignored() -> None:
+    """Also those whose names are a little like ours."""
+    others = {"arctic.append.once": "x", "compaction.enabled": "false", "write.format": "orc"}
+    assert Policy.of(others, "lake.flights") == Policy()
+
+
 def test_a_table_without_properties_has_the_defaults() -> None:
     """And so has one with properties of others only."""
     policy = Policy.of({}, "lake.flights")

@@ -191,6 +191,7 @@ BAD: list[tuple[str, object, str, str | None]] = [
     ("tasks[0].freshnessCriteriaInHours", float("inf"), "not infinite", None),
     ("tasks[1].skip", 1, "the reason as text", None),
     ("tasks[1].skip", "", "the reason as text", None),
+    ("tasks[1].skip", "false", "the reason as text", None),
     ("tasks[1].name", "reports/worst_routes", "another name: tasks[0] has it", None),
     ("tasks[1].dependencies", ["tell"], "do not need themselves", None),
     ("tasks[0].description", "\0", "no character 0", None),
@@ -206,6 +207,15 @@ def test_what_no_batch_can_be_is_refused(
     problems = {problem.field: problem for problem in refusal(changed(path, value)).problems}
     assert list(problems) == [reported_at or path] or path == "tasks[1].name"
     assert expected in problems[reported_at or path].expected
+
+
+def test_each_task_writes_a_table_of_its_own() -> None:
+    """Each run replaces the rows of its day, whichever task wrote them."""
+    form = deepcopy(FULL)
+    form["tasks"].append({**form["tasks"][0], "name": "reports/best_routes"})
+    (problem,) = refusal(form).problems
+    assert (problem.field, problem.value) == ("tasks[2].table", "nyc.worst_routes")
+    assert problem.expected == "another table: tasks[0] writes it"
 
 
 def test_all_problems_are_reported_at_once() -> None:

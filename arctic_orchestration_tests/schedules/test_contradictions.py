@@ -44,6 +44,7 @@ def expectation(trigger: Any, *constraints: Any, **fields: Any) -> str:
         (on.quiet("a", "2h"), "quiet.duration"),
         (on.quiet("a", "5m", max_wait="2h"), "quiet.max_wait"),
         (on.elapsed("2h", since=A), "elapsed.duration"),
+        (on.partitions("a", late="collect:2h", count="all", per="x"), "partitions.late"),
         (on.all_of(A, B, wait="2h"), "all_of.wait"),
         (on.any_of(A, on.all_of(B, on.quiet("a", "2h"))), "any_of[1].all_of[1].quiet.duration"),
     ],

@@ -297,6 +297,74 @@ def test_a_check_that_leaves_the_code_is_reported(world: MakeWorld) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"trigger": on.partitions("region", where="NORTH")},
+            "trigger.partitions.where: got 'NORTH', expected a glob for partitions of region; it "
+            "has: north, south",
+        ),
+        (
+            {"trigger": on.partitions("region", count=3)},
+            "trigger.partitions.count: got 3, expected at most 2: region has no more partitions "
+            "that count",
+        ),
+        (
+            {"trigger": on.partitions("region", count=2, where="n*")},
+            "trigger.partitions.count: got 2, expected at most 1: region has no more partitions "
+            "that count",
+        ),
+        (
+            {"trigger": on.check("raw/a")},
+            "trigger.check: got 'raw/a', expected an asset with checks: the code defines none",
+        ),
+        (
+            {"trigger": on.partitions("raw/a", checks="passed")},
+            "trigger.partitions: got 'raw/a', expected an asset with checks: the code defines none",
+        ),
+        (
+            {"constraints": [only.checks_passed()]},
+            "constraints[0].checks_passed: got 'raw/a', expected an asset with checks: the code "
+            "defines none",
+        ),
+        (
+            {"constraints": [only.idle(assets=["raw/a"])]},
+            "constraints[0].idle.assets: got 'raw/a', expected an asset that this code location "
+            "can run; it has: daily, region",
+        ),
+    ],
+)
+def test_what_can_never_be_met_is_reported(
+    world: MakeWorld, fields: dict[str, Any], message: str
+) -> None:
+    """When it is applied, and by the first tick of the code; it is not refused."""
+    here = world([])
+    new_code(here, replace(OWN, checks={"region": ("sizes",)}), 1)
+    apply(here, schedule(**fields))
+    assert remarks(here, schedule(**fields)) == [f"Schedule(s).{message}"]
+    (text,) = new_code(here, replace(OWN, checks={"region": ()}), 2)
+    assert text == f"schedule and code do not match: Schedule(s).{message}"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"trigger": on.partitions("region", count=2, where="*")},
+        {"trigger": on.partitions("region", count=9, distinct=False)},
+        {"trigger": on.partitions("raw/a", count=9, where="2026*")},
+        {"trigger": on.check("region")},
+        {"trigger": on.partitions("region", checks="passed")},
+        {"constraints": [only.checks_passed(["region"]), only.idle(assets=["region"])]},
+    ],
+)
+def test_what_may_be_met_is_not_mentioned(fields: dict[str, Any]) -> None:
+    """Keys of time cannot be listed, and the checks of a code that says nothing of them."""
+    for checks in ({"region": ("sizes",)}, None):
+        own = replace(OWN, checks=checks)
+        assert list(unknown_names(schedule(**fields), "here", {"here": own})) == []
+
+
 def test_a_target_that_gets_partitions_is_reported(world: MakeWorld) -> None:
     """By the first tick of the code in which it has some."""
     here = world([])

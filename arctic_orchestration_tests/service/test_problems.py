@@ -70,6 +70,22 @@ def test_a_malformed_body_is_a_bad_request(client: TestClient, body: bytes, stat
     assert client.get("/schedules/a").json()["version"] == 1
 
 
+def test_what_a_route_does_not_take_changes_nothing(client: TestClient) -> None:
+    """A body would be a missing filter, and of a value given twice the last one would count."""
+    before = client.get("/schedules/a").json()
+    for path in ("/schedule-actions/suspend?dry_run=false&at_most=9", "/schedules/a/suspend"):
+        for given in ({"json": {"name": "b"}}, {"content": iter([b"name=b"])}):
+            answer = problem(client.post(path, **given), 422)
+            assert [error["field"] for error in answer["errors"]] == ["body"]
+    twice = client.post("/schedule-actions/suspend?dry_run=false&at_most=9&name=b&name=a")
+    assert [error["field"] for error in problem(twice, 422)["errors"]] == ["name"]
+    assert client.get("/schedules/a").json() == before
+    assert client.get("/jobs?state=waiting&state=failed").status_code == 200
+    for empty in (None, b""):
+        path = "/schedule-actions/suspend?dry_run=true&at_most=9"
+        assert client.post(path, content=empty).status_code == 200
+
+
 def test_a_large_body_is_refused(client: TestClient) -> None:
     """Before it is in memory: eleven megabytes, sent in parts."""
     parts = (b" " * 1_000_000 for _ in range(11))

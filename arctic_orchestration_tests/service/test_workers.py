@@ -217,7 +217,7 @@ def test_a_report_is_not_believed(
         ("POST", "w/claim", {"key": "k", "wait_seconds": -1}, "wait_seconds"),
         ("POST", "w/claim", {}, "key"),
         ("POST", "w/beat", {"attempts": [{"attempt": "a"}]}, "attempts[0].fencing_token"),
-        ("POST", "w/burn", {}, "worker_action"),
+        ("POST", "w/burn", None, "worker_action"),
     ],
 )
 def test_a_bad_request_names_its_fields(
@@ -323,13 +323,14 @@ def test_a_scope_is_limited_to_queues(api: MakeApi, database: Database, tmp_path
     path = f"/workers/attempts/{work['attempt']}"
     assert night.get(path).status_code == 403
     assert night.post(f"{path}/released", json={"fencing_token": 1}).status_code == 403
-    for way in ("drain", "claim", "beat"):
-        assert night.post(f"/workers/e/{way}", json={"key": "k"}).status_code in (403, 422)
+    bodies = {"claim": {"key": "k"}, "beat": {"key": "k"}, "drain": None}
+    for way, body in bodies.items():
+        assert night.post(f"/workers/e/{way}", json=body).status_code in (403, 422)
     assert night.delete("/workers/e").status_code == 403
     assert [one["worker"] for one in night.get("/workers").json()["workers"]] == ["n"]
     assert len(reads.get("/workers").json()["workers"]) == 2
-    for way in ("claim", "beat", "drain"):
-        assert reads.post(f"/workers/e/{way}", json={"key": "k"}).status_code == 403
+    for way, body in bodies.items():
+        assert reads.post(f"/workers/e/{way}", json=body).status_code == 403
     assert every.get(path).json()["state"] == "live"
 
 

@@ -132,6 +132,10 @@ _PLANNED_BY = [
 ]  # fmt: skip
 
 
+#: A name that is meant for us would be ignored, and a table that opts out would be compacted.
+_ALMOST = re.compile("arctic[^a-z]*compact", re.IGNORECASE)
+
+
 class _Reader:
     """Reads properties one by one, and gathers the errors."""
 
@@ -220,7 +224,8 @@ class _Reader:
     def _refuse_unknown(self) -> None:
         known = ", ".join(sorted(name.removeprefix(PREFIX) for name in self._known))
         for name in sorted(self._properties):
-            if name.startswith(PREFIX) and name not in self._known:
+            is_ours = name.startswith(PREFIX) or _ALMOST.match(name)
+            if is_ours and name not in self._known:
                 self._refuse(name, f"a property that is known: {PREFIX} and one of {known}")
 
     def _own(self, name: str, parse: Callable[[str], _T], default: _T) -> _T:

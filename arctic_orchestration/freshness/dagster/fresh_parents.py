@@ -105,6 +105,15 @@ def fresh_parents(
     def declare(definition: _Declarable) -> _Declarable:
         kind, target = _target_of(definition)
         _require_windows_of_time(definition, target)
+        field = f"fresh_parents({target})"
+        problems = []
+        if concurrency is not None and batch is None:
+            expected = "None without a batch: it limits the tasks of one"
+            problems.append(InvalidInput(f"{field}.concurrency", concurrency, expected))
+        if isinstance(skip, str) and not skip.strip():
+            problems.append(InvalidInput(f"{field}.skip", skip, "why it is skipped, or None"))
+        if problems:
+            raise InvalidDefinition(problems)
         spec = TaskSpec.parse(
             {
                 "name": name if name is not None else target,
@@ -121,7 +130,7 @@ def fresh_parents(
                 "recheck": recheck,
                 "patience": patience,
             },
-            field=f"fresh_parents({target})",
+            field=field,
         )
         return _owned(definition, spec)
 

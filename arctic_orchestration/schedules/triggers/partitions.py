@@ -154,7 +154,7 @@ class Partitions(Leaf):
         )
 
     @property
-    def _collects(self) -> timedelta | None:
+    def collects(self) -> timedelta | None:
         """How long late arrivals are collected, or None."""
         collect = self.late.startswith("collect:")
         return parse_duration(self.late.removeprefix("collect:")) if collect else None
@@ -164,10 +164,10 @@ class Partitions(Leaf):
         arrived = given.partitions if self.distinct else given.events
         enough, reason = self._enough(given, arrived)
         if given.late and arrived:
-            if not self.complete and (self.count == "all" or self._collects is not None):
+            if not self.complete and (self.count == "all" or self.collects is not None):
                 enough, reason = True, f"{reason}, late"
-            if enough and self._collects is not None and given.first_at is not None:
-                ends_at = given.first_at + self._collects
+            if enough and self.collects is not None and given.first_at is not None:
+                ends_at = given.first_at + self.collects
                 if now < ends_at:
                     reason += f"; late arrivals are collected until {format_moment(ends_at)}"
                     return Firing(satisfied=False, reason=reason, recheck_at=ends_at)
