@@ -27,6 +27,25 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from arctic_orchestration.errors import InvalidInput
 
+#: the names above, and those that ``arctic serve`` reads
+VARIABLES = (
+    "ARCTIC_CATALOG",
+    "ARCTIC_CLUSTER",
+    "ARCTIC_DAGSTER_URL",
+    "ARCTIC_DATABASE_URL",
+    "ARCTIC_GROUP_SCOPES",
+    "ARCTIC_LAKE",
+    "ARCTIC_METRICS_PORT",
+    "ARCTIC_NOTIFICATIONS",
+    "ARCTIC_RUN_HOSTS",
+    "ARCTIC_SERVICE_URL",
+    "ARCTIC_SPARK_MASTER",
+    "ARCTIC_SPARK_REMOTE",
+    "ARCTIC_SPARK_UI",
+    "ARCTIC_TIMEZONE",
+    "ARCTIC_TRUSTED_PROXIES",
+)
+
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _HIGHEST_PORT = 65_535

@@ -1,11 +1,12 @@
 """What the environment configures."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.settings import Settings
+from arctic_orchestration.settings import VARIABLES, Settings
 
 
 def test_everything_lies_in_dagster_home_unless_it_says_otherwise(tmp_path: Path) -> None:
@@ -122,3 +123,9 @@ def test_a_master_and_a_connect_server_exclude_each_other() -> None:
             {"ARCTIC_SPARK_REMOTE": "sc://host/;token=a", "ARCTIC_SPARK_MASTER": "local[2]"}
         )
     assert (refusal.value.field, refusal.value.value) == ("ARCTIC_SPARK_REMOTE", "sc://host")
+
+
+def test_the_documented_variables_are_those_that_are_known() -> None:
+    """``arctic doctor`` knows by them which others are misspelled."""
+    table = (Path(__file__).parents[1] / "docs" / "configuration.md").read_text()
+    assert set(re.findall(r"^\| `(ARCTIC_[A-Z_]+)`", table, re.MULTILINE)) == set(VARIABLES)

@@ -24,6 +24,7 @@ from dagster._core.scheduler.instigation import (
 from dagster._daemon.types import DaemonHeartbeat
 
 from arctic_orchestration.cli.doctor.command import examine
+from arctic_orchestration.cli.doctor.machine_checks import environment
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.findings import BAD, GOOD, WARNING
 from arctic_orchestration.errors import ConfigurationError, JavaNotFound
@@ -132,6 +133,19 @@ def test_a_time_zone_of_postgres_is_found(
     else:
         status, text, advice = found()["time zone"]
         assert (status, zone in text, "set timezone to 'UTC'" in advice) == (WARNING, True, True)
+
+
+def test_a_variable_that_is_misspelled_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing would read it; those of a deployment, which only begin alike, are left alone."""
+    monkeypatch.setenv("ARCTIC_DATBASE_URL", "postgresql://db/arctic")
+    monkeypatch.setenv("ARCTIC_DATABASE_PASSWORD", "secret")
+    monkeypatch.setenv("ARCTIC_CLUSTER", "default")
+    (one,) = environment()
+    assert (one.status, one.found, one.advice) == (
+        WARNING,
+        "ARCTIC_DATBASE_URL is set, and nothing reads it",
+        "if ARCTIC_DATABASE_URL is meant, rename it",
+    )
 
 
 def test_a_connect_server_needs_no_java_here(

@@ -103,6 +103,13 @@ def test_looking_makes_no_catalog(
     status, finding, _ = found()["lake catalog"]
     assert (status, finding.endswith("not there yet, made on first use")) == (GOOD, True)
     assert not (tmp_path / "elsewhere").exists()
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TYPE", "sql")
+    assert found()["lake catalog"][0] == GOOD
+    monkeypatch.setenv("ARCTIC_CATALOG", "prood")
+    status, finding, _ = found()["lake catalog"]
+    text = "prood is none of pyiceberg's catalogs (prod): an embedded one"
+    assert (status, finding) == (WARNING, text)
+    monkeypatch.delenv("ARCTIC_CATALOG")
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "rest")
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", "http://127.0.0.1:9")
     status, finding, advice = found()["lake catalog"]

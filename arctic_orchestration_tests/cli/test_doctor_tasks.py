@@ -6,6 +6,9 @@ import sqlalchemy as sa
 
 from arctic_orchestration.cli.doctor.freshness_checks import tasks_and_consumers
 from arctic_orchestration.console.findings import BAD, GOOD, WARNING
+from arctic_orchestration.schedules.inventory import Inventory, store
+from arctic_orchestration.schedules.location import locked
+from arctic_orchestration.state.consumer_tables import consumer_partitions, consumers
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.freshness_tables import task_locations
@@ -47,3 +50,29 @@ def test_a_location_that_is_not_registered_says_why(tasked: Tasked) -> None:
         tx.execute(sa.update(task_locations).values(trouble="a needs b needs a"))
     (one,) = tasks_and_consumers()
     assert (one.status, one.found) == (BAD, "a needs b needs a")
+
+
+def test_a_consumer_of_an_asset_that_no_code_has_is_found(tasked: Tasked) -> None:
+    """Nothing of it has arrived, and the code of a location is known; deleted ones are left out."""
+    columns = ("max_attempts", "retry_seconds", "lease_seconds", "working_set")
+    arrived = {"partition": "p", "state": "waiting", "reason": "", "details": "{}"}
+    numbers = dict.fromkeys(("place", "number", "arrivals", "event_id"), 1)
+    assets = {"fine": "raw/flights", "wrong": "raw/fligths", "busy": "raw/other", "gone": ""}
+    known = Inventory(assets={"raw/flights": None})
+    with tasked.database.begin() as tx:
+        now = database_time(tx)
+        own = {**dict.fromkeys(columns, 3), "created_at": now}
+        moments = dict.fromkeys(("state_at", "first_at", "at", "event_at"), now)
+        for name, asset in assets.items():
+            row = {"cluster": "default", "name": name, "asset": asset, "start": "from_now", **own}
+            (id,) = tx.execute(sa.insert(consumers).values(row)).inserted_primary_key or ()
+            if name == "busy":
+                tx.execute(
+                    sa.insert(consumer_partitions).values(
+                        **arrived, **numbers, **moments, consumer_id=id
+                    )
+                )
+    assert found() == {}
+    with tasked.database.begin() as tx:
+        store(tx, locked(tx, "default", "lake"), known, database_time(tx))
+    assert found() == {"consumer wrong": (WARNING, "check the name; did you mean raw/flights?")}

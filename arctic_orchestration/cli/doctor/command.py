@@ -71,6 +71,7 @@ def examine() -> list[Finding]:
     findings += _guarded("state database", _state_database)
     findings += _guarded("permissions", state_checks.permissions)
     findings += _guarded("locations", state_checks.locations)
+    findings += _guarded("environment", machine_checks.environment)
     findings += _guarded("clock", machine_checks.clock)
     findings += _guarded("disk", machine_checks.disk)
     findings += _guarded("postgres scheme", _postgres_scheme)

@@ -1,5 +1,6 @@
 """The checks of compaction in ``arctic doctor``: catalog, tables, tasks, workers, rounds."""
 
+import os
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -52,8 +53,13 @@ def compaction() -> list[Finding]:
 def _catalog(settings: Settings) -> Finding:
     from pyiceberg.utils.config import Config
 
-    name = settings.catalog
-    embedded = Config().get_catalog_config(name) is None
+    name, config = settings.catalog, Config()
+    embedded = config.get_catalog_config(name) is None
+    others = sorted(config.config.get("catalog") or ())
+    if embedded and others and os.environ.get("ARCTIC_CATALOG") == name:
+        found = f"{name} is none of pyiceberg's catalogs ({', '.join(others)}): an embedded one"
+        advice = "set ARCTIC_CATALOG to one of them, if the embedded one is not meant"
+        return Finding(check=_CATALOG, status=WARNING, found=found, advice=advice)
     where = f"{name}, embedded in {settings.lake}" if embedded else f"{name}, of pyiceberg's"
     # A check must not create a catalog.
     if embedded and not Path(settings.lake, "catalog.db").exists():

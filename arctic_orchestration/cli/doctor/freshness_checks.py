@@ -12,6 +12,8 @@ from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.freshness import definitions
 from arctic_orchestration.freshness.definitions import RegisteredLocation
 from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.schedules.inventory import assets_of, inventories
+from arctic_orchestration.schedules.lookup import near
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.consumer_tables import consumer_partitions
 from arctic_orchestration.state.consumer_tables import consumers as consumer_rows
@@ -22,7 +24,7 @@ _GONE = timedelta(days=1)
 
 
 def tasks_and_consumers() -> list[Finding]:
-    """Finds locations whose tasks no sensor runs, and partitions that were given up."""
+    """Finds tasks that no sensor runs, partitions that were given up, and consumers of nothing."""
     settings = Settings.from_environment()
     database = readable_database(settings)
     if database is None:
@@ -30,7 +32,9 @@ def tasks_and_consumers() -> list[Finding]:
     try:
         with database.read() as tx:
             now = database_time(tx)
-            return [*_locations(tx, settings.cluster, now), *_discarded(tx, settings.cluster)]
+            cluster = settings.cluster
+            of_consumers = [*_discarded(tx, cluster), *_without_asset(tx, cluster)]
+            return [*_locations(tx, cluster, now), *of_consumers]
     finally:
         database.close()
 
@@ -74,3 +78,23 @@ def _discarded(tx: sa.Connection, cluster: str) -> Iterator[Finding]:
             advice=f"arctic consumers show {name} --state discarded shows why, and "
             f"arctic consumers retry {name} --all delivers again",
         )
+
+
+def _without_asset(tx: sa.Connection, cluster: str) -> Iterator[Finding]:
+    """Finds consumers of which nothing has arrived, of an asset that no code location defines.
+
+    Not all locations store what they define: an asset of which something arrived is no typo.
+    """
+    known = assets_of(inventories(tx, cluster))
+    has_some = sa.exists().where(consumer_partitions.c.consumer_id == consumer_rows.c.id)
+    query = sa.select(consumer_rows.c.name, consumer_rows.c.asset).where(
+        consumer_rows.c.cluster == cluster, consumer_rows.c.asset != "", ~has_some
+    )
+    for name, asset in tx.execute(query.order_by(consumer_rows.c.name)) if known else ():
+        if asset not in known:
+            yield Finding(
+                check=f"consumer {name}",
+                status=WARNING,
+                found=f"no code location defines {asset}, and nothing of it has arrived",
+                advice=f"check the name{near(asset, known)}",
+            )

@@ -1,8 +1,9 @@
-"""The checks of the machine in ``arctic doctor``: its clock and its disks."""
+"""The checks of the machine in ``arctic doctor``: its environment, its clock and its disks."""
 
 import os
 import shutil
 from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
 
 from arctic_orchestration.clock import utc_now
@@ -10,7 +11,7 @@ from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
 from arctic_orchestration.console.state import sqlite_file
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.quantities import format_bytes
-from arctic_orchestration.settings import Settings
+from arctic_orchestration.settings import VARIABLES, Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 
@@ -49,6 +50,23 @@ def clock() -> list[Finding]:
     )
     advice = "set the clocks of both machines, for example by NTP"
     return [Finding(check="clock", status=BAD, found=found, advice=advice)]
+
+
+def environment() -> list[Finding]:
+    """Finds variables that are almost named as one that this package reads.
+
+    Others that begin alike may be those of a deployment.
+    """
+    findings = []
+    for name in sorted(os.environ):
+        close = get_close_matches(name, VARIABLES, n=1, cutoff=0.88)
+        if close and name not in VARIABLES:
+            found = f"{name} is set, and nothing reads it"
+            advice = f"if {close[0]} is meant, rename it"
+            findings.append(
+                Finding(check="environment", status=WARNING, found=found, advice=advice)
+            )
+    return findings
 
 
 def disk() -> list[Finding]:
