@@ -65,13 +65,10 @@ def test_a_consumer_of_an_asset_that_no_code_has_is_found(tasked: Tasked) -> Non
         moments = dict.fromkeys(("state_at", "first_at", "at", "event_at"), now)
         for name, asset in assets.items():
             row = {"cluster": "default", "name": name, "asset": asset, "start": "from_now", **own}
-            (id,) = tx.execute(sa.insert(consumers).values(row)).inserted_primary_key or ()
-            if name == "busy":
-                tx.execute(
-                    sa.insert(consumer_partitions).values(
-                        **arrived, **numbers, **moments, consumer_id=id
-                    )
-                )
+            key = tx.execute(sa.insert(consumers).values(row)).inserted_primary_key
+            if name == "busy" and key is not None:
+                taken = {**arrived, **numbers, **moments, "consumer_id": key[0]}
+                tx.execute(sa.insert(consumer_partitions).values(taken))
     assert found() == {}
     with tasked.database.begin() as tx:
         store(tx, locked(tx, "default", "lake"), known, database_time(tx))
