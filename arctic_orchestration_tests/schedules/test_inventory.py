@@ -168,29 +168,6 @@ def test_what_can_never_run_or_be_heard_is_refused(fields: dict[str, Any], messa
 
 
 @pytest.mark.parametrize(
-    ("fields", "name"),
-    [
-        ({"target": {"assets": ["daily"]}}, "daily"),
-        ({"target": "load"}, "daily"),
-        ({"target": "days"}, "days"),
-    ],
-)
-def test_runs_without_a_partition_of_what_has_some_get_a_remark(
-    fields: dict[str, Any], name: str
-) -> None:
-    """Of assets, of a job of assets, and of a job of ops; requests bring partitions themselves."""
-    own = replace(OWN, jobs=OWN.jobs | {"days"}, job_partitions={"days": DAYS})
-    expected = (
-        "Schedule(s).partitions: got 'none', expected each or range: "
-        f"{name} has partitions, and a run gets none of them"
-    )
-    (unknown,) = unknown_names(schedule(**fields), "here", {"here": own})
-    assert (str(unknown.problem), unknown.refused) == (expected, False)
-    for fine in ({"partitions": "each"}, {"trigger": on.requests("files")}):
-        assert list(unknown_names(schedule(**fields, **fine), "here", {"here": own})) == []
-
-
-@pytest.mark.parametrize(
     ("fields", "message"),
     [
         (
@@ -295,90 +272,6 @@ def test_a_check_that_leaves_the_code_is_reported(world: MakeWorld) -> None:
         "schedule and code do not match: Schedule(s).trigger.partitions.checks: got 'no_nulls', "
         "expected a check of raw/a; it has none"
     )
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (
-            {"trigger": on.partitions("region", where="NORTH")},
-            "trigger.partitions.where: got 'NORTH', expected a glob for partitions of region; it "
-            "has: north, south",
-        ),
-        (
-            {"trigger": on.partitions("region", count=3)},
-            "trigger.partitions.count: got 3, expected at most 2: region has no more partitions "
-            "that count",
-        ),
-        (
-            {"trigger": on.partitions("region", count=2, where="n*")},
-            "trigger.partitions.count: got 2, expected at most 1: region has no more partitions "
-            "that count",
-        ),
-        (
-            {"trigger": on.check("raw/a")},
-            "trigger.check: got 'raw/a', expected an asset with checks: the code defines none",
-        ),
-        (
-            {"trigger": on.partitions("raw/a", checks="passed")},
-            "trigger.partitions: got 'raw/a', expected an asset with checks: the code defines none",
-        ),
-        (
-            {"constraints": [only.checks_passed()]},
-            "constraints[0].checks_passed: got 'raw/a', expected an asset with checks: the code "
-            "defines none",
-        ),
-        (
-            {"constraints": [only.idle(assets=["raw/a"])]},
-            "constraints[0].idle.assets: got 'raw/a', expected an asset that this code location "
-            "can run; it has: daily, region",
-        ),
-    ],
-)
-def test_what_can_never_be_met_is_reported(
-    world: MakeWorld, fields: dict[str, Any], message: str
-) -> None:
-    """When it is applied, and by the first tick of the code; it is not refused."""
-    here = world([])
-    new_code(here, replace(OWN, checks={"region": ("sizes",)}), 1)
-    apply(here, schedule(**fields))
-    assert remarks(here, schedule(**fields)) == [f"Schedule(s).{message}"]
-    (text,) = new_code(here, replace(OWN, checks={"region": ()}), 2)
-    assert text == f"schedule and code do not match: Schedule(s).{message}"
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"trigger": on.partitions("region", count=2, where="*")},
-        {"trigger": on.partitions("region", count=9, distinct=False)},
-        {"trigger": on.partitions("raw/a", count=9, where="2026*")},
-        {"trigger": on.check("region")},
-        {"trigger": on.partitions("region", checks="passed")},
-        {"constraints": [only.checks_passed(["region"]), only.idle(assets=["region"])]},
-    ],
-)
-def test_what_may_be_met_is_not_mentioned(fields: dict[str, Any]) -> None:
-    """Keys of time cannot be listed, and the checks of a code that says nothing of them."""
-    for checks in ({"region": ("sizes",)}, None):
-        own = replace(OWN, checks=checks)
-        assert list(unknown_names(schedule(**fields), "here", {"here": own})) == []
-
-
-def test_a_target_that_gets_partitions_is_reported(world: MakeWorld) -> None:
-    """By the first tick of the code in which it has some."""
-    here = world([])
-    plain = replace(OWN, assets={**OWN.assets, "daily": None})
-    new_code(here, plain, 1)
-    apply(here, schedule(target={"assets": ["daily"]}), schedule("job", target="load"))
-    before = "schedule and code do not match: Schedule({}).partitions: got 'none', expected each or"
-    (text,) = new_code(here, plain, 2)
-    assert text.startswith(before.format("job"))
-    texts = new_code(here, OWN, 3)
-    assert [text[: len(before.format("s"))] for text in texts] == [
-        before.format("job")[: len(before.format("s"))],
-        before.format("s"),
-    ]
 
 
 def test_what_leaves_the_code_is_reported_by_the_next_code_server(world: MakeWorld) -> None:
