@@ -100,7 +100,7 @@ def refuse_unknown(request: Request) -> None:
         isinstance(part.call, Body) for part in parts
     ):
         size = f"{request.headers.get('content-length', 'some')} bytes"
-        expected = f"none: this route has {names or 'no parameters'} in its address, and no body"
+        expected = f"no body; its parameters are {names}" if names else "no body"
         problems.append(InvalidInput("body", size, expected))
     if problems:
         raise InvalidDefinition(problems)
