@@ -20,11 +20,11 @@ from arctic_orchestration.schedules.discarded_jobs import with_discard
 from arctic_orchestration.schedules.inventory import inventories, job_assets
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.lookup import schedule_by_name, schedule_rows
+from arctic_orchestration.schedules.mismatches import Mismatch, mismatches
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_diff import Difference, differences
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_schedule import Origin, ScheduleStatus, StoredSchedule
-from arctic_orchestration.schedules.unknown_names import UnknownName, unknown_names
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.audit import NO_ACTOR, Actor
 
@@ -96,12 +96,10 @@ def remarks(
     return in_cycles + [str(name.problem) for name in unknown if not name.refused]
 
 
-def _unknown(
-    tx: sa.Connection, location: Location, wanted: Sequence[Schedule]
-) -> list[UnknownName]:
+def _unknown(tx: sa.Connection, location: Location, wanted: Sequence[Schedule]) -> list[Mismatch]:
     known = inventories(tx, location.cluster) if wanted else {}
     return [
-        unknown for schedule in wanted for unknown in unknown_names(schedule, location.name, known)
+        unknown for schedule in wanted for unknown in mismatches(schedule, location.name, known)
     ]
 
 

@@ -52,6 +52,7 @@ from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import JobMove, JobState
 from arctic_orchestration.schedules.launch_requests import LaunchRequest
 from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.mismatches import take_inventory
 from arctic_orchestration.schedules.missing_partitions import count_again
 from arctic_orchestration.schedules.request_hooks import (
     NoHooks,
@@ -67,7 +68,6 @@ from arctic_orchestration.schedules.sources import NoSources, Sources
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.schedules.tick_result import TickResult
-from arctic_orchestration.schedules.unknown_names import take_inventory
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.database import Database
 

@@ -25,7 +25,7 @@ from fastapi import BackgroundTasks, Depends, Request
 
 from arctic_orchestration.errors import InvalidInput, RequestRefused
 from arctic_orchestration.service import tokens
-from arctic_orchestration.service.parameters import refuse_unknown
+from arctic_orchestration.service.parameters import refuse_surplus
 from arctic_orchestration.service.scopes import EVERYTHING, READING, Scope, parse_scopes
 from arctic_orchestration.service.tokens import Token
 from arctic_orchestration.state.audit import Actor
@@ -218,7 +218,7 @@ class Needs:
     def __call__(self, request: Request, background: BackgroundTasks) -> Caller:
         service: Any = request.app.state.service
         actor, scopes = service.identify(request, background)
-        refuse_unknown(request)
+        refuse_surplus(request)
         room, verb = self.scope.room, self.scope.verb
         if not any(scope.has(room, verb) for scope in scopes):
             raise RequestRefused(403, f"{actor.name} has no scope {self.scope}")

@@ -73,7 +73,7 @@ def _with_dependencies(dependant: Dependant) -> Iterator[Dependant]:
         yield from _with_dependencies(inner)
 
 
-def refuse_unknown(request: Request) -> None:
+def refuse_surplus(request: Request) -> None:
     """Refuses what a route does not take: a typo would be a missing filter.
 
     These are other query parameters, one that is given twice but has one value, and a body.

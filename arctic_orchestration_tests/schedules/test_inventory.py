@@ -12,10 +12,10 @@ from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.inventory import Inventory, Partitioning, inventories
 from arctic_orchestration.schedules.location import locked
+from arctic_orchestration.schedules.mismatches import mismatches
 from arctic_orchestration.schedules.schedule import Schedule, Target
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import on
-from arctic_orchestration.schedules.unknown_names import unknown_names
 from arctic_orchestration.schedules.views.explanation import explain_schedule
 from arctic_orchestration_tests.schedules.simulated import World, at
 
@@ -39,7 +39,7 @@ def schedule(name: str = "s", **fields: Any) -> Schedule:
 
 def found(**fields: Any) -> list[tuple[str, bool]]:
     """Each unknown name as a message, and whether it is refused."""
-    names = unknown_names(schedule(**fields), "here", KNOWN)
+    names = mismatches(schedule(**fields), "here", KNOWN)
     return [(str(unknown.problem), unknown.refused) for unknown in names]
 
 
@@ -70,12 +70,12 @@ def test_a_sensor_that_is_no_source_is_refused() -> None:
     """Once the dispatcher has stored which ones there are."""
     waits = schedule(trigger=on.requests("fils"))
     known = {"here": replace(OWN, sources=frozenset({"files"}))}
-    (unknown,) = unknown_names(waits, "here", known)
+    (unknown,) = mismatches(waits, "here", known)
     assert unknown.refused
     assert "trigger.requests.sensor" in str(unknown.problem)
     assert "files" in str(unknown.problem)
-    assert list(unknown_names(schedule(trigger=on.requests("files")), "here", known)) == []
-    assert list(unknown_names(waits, "here", KNOWN)) == []
+    assert list(mismatches(schedule(trigger=on.requests("files")), "here", known)) == []
+    assert list(mismatches(waits, "here", KNOWN)) == []
 
 
 A_CHECK = "expected a check of raw/a; did you mean no_nulls?"
@@ -102,13 +102,13 @@ def test_a_check_that_nothing_defines_is_a_remark(fields: dict[str, Any], path: 
     waits = Schedule.parse(json.loads(form.replace("raw_", "raw/a")))
     here = replace(OWN, checks={"raw/a": ("no_nulls",)})
     known = {"here": here, "there": replace(THERE, checks={})}
-    (unknown,) = unknown_names(waits, "here", known)
+    (unknown,) = mismatches(waits, "here", known)
     assert str(unknown.problem) == f"Schedule(s).{path}: got 'no_nuls', {A_CHECK}"
     assert not unknown.refused
     # Another location may check an asset of this one, and earlier versions stored no checks.
     checked = replace(THERE, assets={"raw/a": None}, checks={"raw/a": ("no_nuls",)})
-    assert list(unknown_names(waits, "here", {"here": here, "there": checked})) == []
-    assert list(unknown_names(waits, "here", KNOWN)) == []
+    assert list(mismatches(waits, "here", {"here": here, "there": checked})) == []
+    assert list(mismatches(waits, "here", KNOWN)) == []
 
 
 def test_the_partitions_of_a_target_are_those_of_its_parts() -> None:
@@ -134,7 +134,7 @@ def test_names_that_are_there_are_not_mentioned() -> None:
     of_daily = {"target": {"assets": ["daily"]}, "partitions": "each"}
     assert found(**of_daily, trigger=on.run("load")) == []
     assert found(constraints=[only.fresh({"raw/b": 24, "load": 24})]) == []
-    assert list(unknown_names(schedule(target="x"), "nowhere", KNOWN)) == []
+    assert list(mismatches(schedule(target="x"), "nowhere", KNOWN)) == []
 
 
 @pytest.mark.parametrize(

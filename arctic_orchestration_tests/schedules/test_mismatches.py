@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from arctic_orchestration.schedules.constraints import only
+from arctic_orchestration.schedules.mismatches import mismatches
 from arctic_orchestration.schedules.triggers import on
-from arctic_orchestration.schedules.unknown_names import unknown_names
 from arctic_orchestration_tests.schedules.test_inventory import (
     DAYS,
     OWN,
@@ -36,10 +36,10 @@ def test_runs_without_a_partition_of_what_has_some_get_a_remark(
         "Schedule(s).partitions: got 'none', expected each or range: "
         f"{name} has partitions, and a run gets none of them"
     )
-    (unknown,) = unknown_names(schedule(**fields), "here", {"here": own})
+    (unknown,) = mismatches(schedule(**fields), "here", {"here": own})
     assert (str(unknown.problem), unknown.refused) == (expected, False)
     for fine in ({"partitions": "each"}, {"trigger": on.requests("files")}):
-        assert list(unknown_names(schedule(**fields, **fine), "here", {"here": own})) == []
+        assert list(mismatches(schedule(**fields, **fine), "here", {"here": own})) == []
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_what_may_be_met_is_not_mentioned(fields: dict[str, Any]) -> None:
     """Keys of time cannot be listed, and the checks of a code that says nothing of them."""
     for checks in ({"region": ("sizes",)}, None):
         own = replace(OWN, checks=checks)
-        assert list(unknown_names(schedule(**fields), "here", {"here": own})) == []
+        assert list(mismatches(schedule(**fields), "here", {"here": own})) == []
 
 
 def test_a_target_that_gets_partitions_is_reported(world: MakeWorld) -> None:

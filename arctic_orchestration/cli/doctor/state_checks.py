@@ -17,9 +17,9 @@ from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.freshness import definitions
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.lookup import location_by_name
+from arctic_orchestration.schedules.mismatches import remarks_of_location
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
-from arctic_orchestration.schedules.unknown_names import remarks_of_location
 from arctic_orchestration.schedules.views.deferred import deferred
 from arctic_orchestration.schedules.views.locations import list_locations
 from arctic_orchestration.settings import Settings

@@ -21,9 +21,9 @@ from arctic_orchestration.schedules.dagster.partitioned_targets import (
     problems_of,
 )
 from arctic_orchestration.schedules.dagster.schedule_assets import is_schedule_key
+from arctic_orchestration.schedules.mismatches import check_fields
 from arctic_orchestration.schedules.schedule import Schedule, Target
 from arctic_orchestration.schedules.triggers import Leaf
-from arctic_orchestration.schedules.unknown_names import check_fields
 
 
 def asset_key(name: str) -> dg.AssetKey:

@@ -20,12 +20,12 @@ from arctic_orchestration.schedules.inventory import inventories
 from arctic_orchestration.schedules.jobs import ACTIVE, WAITING, Job, JobState
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.lookup import schedule_by_name
+from arctic_orchestration.schedules.mismatches import mismatches
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
 from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.triggers import Requests
 from arctic_orchestration.schedules.triggers.base import NOTHING
-from arctic_orchestration.schedules.unknown_names import unknown_names
 from arctic_orchestration.schedules.views.numbers import IS_FIRING
 from arctic_orchestration.schedules.views.target_partitions import newest_jobs
 from arctic_orchestration.schedules.views.trigger_tree import TriggerNode, tree
@@ -195,7 +195,7 @@ def _explain(
 
 def _unknown(tx: sa.Connection, location: Location, stored: StoredSchedule) -> tuple[str, ...]:
     known = inventories(tx, location.cluster)
-    found = unknown_names(stored.schedule, location.name, known)
+    found = mismatches(stored.schedule, location.name, known)
     return tuple(str(unknown.problem) for unknown in found)
 
 

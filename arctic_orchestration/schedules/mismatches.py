@@ -1,4 +1,4 @@
-"""Finds names in schedules that no code location has: typos, and names removed from the code.
+"""Finds what in schedules does not match the code: unknown names, and settings that never fit.
 
 A missing target can never run. A missing job or asset of the own location has no runs, so a trigger
 on them waits forever. Both are refused. An asset or a check may be reported from outside without a
@@ -34,18 +34,18 @@ _OF_THE_CODE = ('"check', '"count', '"idle', '"where')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UnknownName:
-    """A name that no inventory has, or a partition setting that the inventory does not support."""
+class Mismatch:
+    """A name that no inventory has, or a setting that what it has does not fit."""
 
     problem: InvalidInput
     #: whether a schedule that names it is refused
     refused: bool
 
 
-def unknown_names(
+def mismatches(
     schedule: Schedule, location: str, known: Mapping[str, Inventory]
-) -> Iterator[UnknownName]:
-    """Yields the unknown names of a schedule of ``location``; none without an inventory.
+) -> Iterator[Mismatch]:
+    """Yields what of a schedule of ``location`` does not match; nothing without an inventory.
 
     ``known`` has the inventories of the cluster by location.
     """
@@ -53,7 +53,7 @@ def unknown_names(
     if own is None:
         return
     for problem in problems_in(own, schedule):
-        yield UnknownName(problem=problem, refused=True)
+        yield Mismatch(problem=problem, refused=True)
     field = f"Schedule({schedule.name})"
     target = schedule.target
     if target.job is not None:
@@ -161,54 +161,54 @@ def remarks_of_location(
     return [
         (stored.name, str(unknown.problem))
         for stored in sorted(found, key=lambda stored: stored.name)
-        for unknown in unknown_names(stored.schedule, location.name, known)
+        for unknown in mismatches(stored.schedule, location.name, known)
     ]
 
 
-def _job(field: str, job: str, own: Inventory) -> Iterator[UnknownName]:
+def _job(field: str, job: str, own: Inventory) -> Iterator[Mismatch]:
     # Dagster's own jobs, such as the one for runs of assets, are not in the inventory.
     if job not in own.jobs and not job.startswith("__"):
         expected = f"a job of this code location{near(job, sorted(own.jobs))}"
-        yield UnknownName(problem=InvalidInput(field, job, expected), refused=True)
+        yield Mismatch(problem=InvalidInput(field, job, expected), refused=True)
 
 
-def _runs_of(field: str, asset: str, own: Inventory) -> Iterator[UnknownName]:
+def _runs_of(field: str, asset: str, own: Inventory) -> Iterator[Mismatch]:
     if asset not in own.executable:
         known = near(asset, sorted(own.executable))
         expected = f"an asset that this code location can run{known}"
-        yield UnknownName(problem=InvalidInput(field, asset, expected), refused=True)
+        yield Mismatch(problem=InvalidInput(field, asset, expected), refused=True)
 
 
-def _requests_of(field: str, sensor: str, sources: frozenset[str]) -> Iterator[UnknownName]:
+def _requests_of(field: str, sensor: str, sources: frozenset[str]) -> Iterator[Mismatch]:
     if sensor not in sources:
         expected = f"a source of this code location{near(sensor, sorted(sources))}"
-        yield UnknownName(problem=InvalidInput(field, sensor, expected), refused=True)
+        yield Mismatch(problem=InvalidInput(field, sensor, expected), refused=True)
 
 
-def _arrivals_of(field: str, asset: str, known: Mapping[str, Inventory]) -> Iterator[UnknownName]:
+def _arrivals_of(field: str, asset: str, known: Mapping[str, Inventory]) -> Iterator[Mismatch]:
     if not any(asset in inventory.assets for inventory in known.values()):
         expected = f"an asset of a code location of this cluster{near(asset, assets_of(known))}"
-        yield UnknownName(problem=InvalidInput(field, asset, expected), refused=False)
+        yield Mismatch(problem=InvalidInput(field, asset, expected), refused=False)
 
 
 def _check(
     field: str, check: str, assets: Sequence[str], known: Mapping[str, Inventory]
-) -> Iterator[UnknownName]:
+) -> Iterator[Mismatch]:
     """Yields a check that no location defines."""
     defined = _checks_of(assets, known)
     if defined is not None and check not in defined:
         expected = f"a check of {' or '.join(assets)}{near(check, sorted(defined))}"
-        yield UnknownName(problem=InvalidInput(field, check, expected), refused=False)
+        yield Mismatch(problem=InvalidInput(field, check, expected), refused=False)
 
 
 def _without_checks(
     field: str, assets: Sequence[str], known: Mapping[str, Inventory]
-) -> Iterator[UnknownName]:
+) -> Iterator[Mismatch]:
     """Yields assets without checks where any of their checks is meant."""
     if assets and _checks_of(assets, known) == set():
         names = " or ".join(assets)
         problem = InvalidInput(field, names, "an asset with checks: the code defines none")
-        yield UnknownName(problem=problem, refused=False)
+        yield Mismatch(problem=problem, refused=False)
 
 
 def _checks_of(assets: Sequence[str], known: Mapping[str, Inventory]) -> set[str] | None:
@@ -224,7 +224,7 @@ def _checks_of(assets: Sequence[str], known: Mapping[str, Inventory]) -> set[str
     return defined
 
 
-def _keys_of(place: str, leaf: Partitions, known: Mapping[str, Inventory]) -> Iterator[UnknownName]:
+def _keys_of(place: str, leaf: Partitions, known: Mapping[str, Inventory]) -> Iterator[Mismatch]:
     """Yields what the listed partitions of an asset can never satisfy."""
     found = [inventory.assets.get(leaf.asset) for inventory in known.values()]
     keys = {key for each in found if each is not None and each.keys for key in each.keys}
@@ -233,17 +233,13 @@ def _keys_of(place: str, leaf: Partitions, known: Mapping[str, Inventory]) -> It
     wanted = leaf.wanted_of(sorted(keys))
     if not wanted:
         expected = f"a glob for partitions of {leaf.asset}{near(leaf.where or '', sorted(keys))}"
-        yield UnknownName(
-            problem=InvalidInput(f"{place}.where", leaf.where, expected), refused=False
-        )
+        yield Mismatch(problem=InvalidInput(f"{place}.where", leaf.where, expected), refused=False)
     elif leaf.distinct and isinstance(leaf.count, int) and leaf.count > len(wanted):
         expected = f"at most {len(wanted)}: {leaf.asset} has no more partitions that count"
-        yield UnknownName(
-            problem=InvalidInput(f"{place}.count", leaf.count, expected), refused=False
-        )
+        yield Mismatch(problem=InvalidInput(f"{place}.count", leaf.count, expected), refused=False)
 
 
-def _without_partition(schedule: Schedule, own: Inventory) -> Iterator[UnknownName]:
+def _without_partition(schedule: Schedule, own: Inventory) -> Iterator[Mismatch]:
     """Yields a target with partitions whose runs get none."""
     if schedule.partitions != "none" or isinstance(schedule.trigger, Requests):
         return
@@ -255,13 +251,13 @@ def _without_partition(schedule: Schedule, own: Inventory) -> Iterator[UnknownNa
     if partitioned:
         expected = f"each or range: {partitioned[0]} has partitions, and a run gets none of them"
         problem = InvalidInput(f"Schedule({schedule.name}).partitions", "none", expected)
-        yield UnknownName(problem=problem, refused=False)
+        yield Mismatch(problem=problem, refused=False)
 
 
-def _elsewhere(place: str, leaf: Run, there: Sequence[Inventory]) -> Iterator[UnknownName]:
+def _elsewhere(place: str, leaf: Run, there: Sequence[Inventory]) -> Iterator[Mismatch]:
     if not there:
         expected = "a code location of this cluster that has ticked"
-        yield UnknownName(
+        yield Mismatch(
             problem=InvalidInput(f"{place}.location", leaf.location, expected), refused=False
         )
         return
@@ -272,9 +268,7 @@ def _elsewhere(place: str, leaf: Run, there: Sequence[Inventory]) -> Iterator[Un
         if name not in has:
             where = "any location" if leaf.location == ANY_LOCATION else leaf.location
             expected = f"one of {where}{near(name, sorted(has))}"
-            yield UnknownName(
-                problem=InvalidInput(f"{place}.{what}", name, expected), refused=False
-            )
+            yield Mismatch(problem=InvalidInput(f"{place}.{what}", name, expected), refused=False)
 
 
 def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str]:
