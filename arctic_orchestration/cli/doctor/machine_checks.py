@@ -53,10 +53,7 @@ def clock() -> list[Finding]:
 
 
 def environment() -> list[Finding]:
-    """Finds variables that are almost named as one that this package reads.
-
-    Others that begin alike may be those of a deployment.
-    """
+    """Finds misspelled names of variables. Other ``ARCTIC_`` names may be those of a deployment."""
     findings = []
     for name in sorted(os.environ):
         close = get_close_matches(name, VARIABLES, n=1, cutoff=0.88)

@@ -183,7 +183,7 @@ def impossible_runs(schedules: Sequence[Schedule], graph: AssetGraph) -> list[In
 def _incomplete(
     schedule: Schedule, graph: AssetGraph, keys: Sequence[dg.AssetKey]
 ) -> Iterator[InvalidInput]:
-    """Yields assets whose function makes others, too, if Dagster runs it only for all of them."""
+    """Yields assets of functions that cannot be subset, if some of their assets are missing."""
     for key in keys:
         others = graph.get(key).execution_set_asset_keys - set(keys)
         if others:
