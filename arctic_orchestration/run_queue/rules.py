@@ -37,7 +37,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.quantities import PositiveDuration, format_duration
-from arctic_orchestration.schedules.constraints.window import DAYS, Window
+from arctic_orchestration.schedules.constraints.window import DAYS, Window, ever_open
 from arctic_orchestration.specification import Specification
 
 #: the queue of runs that no other queue takes
@@ -57,6 +57,9 @@ _WRITTEN = re.compile(
     r"dagster/priority$|arctic/(queue|level|wait|problem)$|[.]dagster/arctic_"
     r"|arctic/(group|program|window|interval|rate)([.]|$)"
 )
+
+#: of Dagster's names of jobs, as patterns
+_JOB_PATTERN = re.compile(r"[A-Za-z0-9_*?\[\]!-]+")
 
 _STATUSES = ("success", "failure", "canceled")
 
@@ -98,6 +101,13 @@ class Match(Specification):
     location: str | None = Field(default=None, min_length=1)
     asset: str | None = Field(default=None, min_length=1)
     tags: Mapping[str, str] = Field(default_factory=dict)
+
+    @field_validator("job")
+    @classmethod
+    def _a_name(cls, value: str | None) -> str | None:
+        if value is not None and not _JOB_PATTERN.fullmatch(value):
+            raise ValueError("a job's name (A-Z a-z 0-9 _), in which * ? [abc] are patterns")
+        return value
 
     @field_validator("tags")
     @classmethod
@@ -324,6 +334,17 @@ class Rules:
     def are_none(self) -> bool:
         """Whether there is no rule at all: everything is as with Dagster's own class."""
         return not (self.ages or any(self.named(kind) for kind in KINDS))
+
+    def ever_open(self, names: Iterable[str]) -> bool:
+        """Returns whether all windows of these names are ever open at the same time."""
+        key = frozenset(names)
+        if key not in self._open_together:
+            self._open_together[key] = ever_open([self.windows[name] for name in key])
+        return self._open_together[key]
+
+    @cached_property
+    def _open_together(self) -> dict[frozenset[str], bool]:
+        return {}
 
     def named(self, kind: str) -> Mapping[str, Any]:
         """Returns the rules of a kind by their names; the kind as it is configured: ``groups``."""

@@ -29,7 +29,7 @@ Tags of a submitted run, each only if a rule needs it:
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -38,6 +38,7 @@ from arctic_orchestration.run_queue import aging
 from arctic_orchestration.run_queue.rules import (
     DEFAULT_QUEUE,
     HIGHEST_LEVEL,
+    KINDS,
     Rules,
     RunFacts,
     known_names,
@@ -119,7 +120,7 @@ class Standing:
     windows: tuple[str, ...] = ()
     rates: tuple[str, ...] = ()
     intervals: tuple[str, ...] = ()
-    #: the problems of tags that cannot be followed, as sentences
+    #: tags that cannot be followed, and windows that never open together, as sentences
     problems: tuple[str, ...] = ()
 
     def named(self, kind: Kind) -> tuple[str, ...]:
@@ -147,14 +148,19 @@ def program_of(run: RunFacts) -> str:
 
 def standing_of(run: RunFacts, rules: Rules) -> Standing:
     """Returns the rules for a run, by its tags, those of its assets, and the rules' matches."""
-    problems: list[str] = []
+    problems = list(_misspelled(run))
     named = {kind: _named(run, rules, kind, problems) for kind in Kind}
     queue = _queue(run, rules, problems)
+    windows = named[Kind.WINDOW]
+    if not rules.ever_open(windows):
+        problems.append(
+            f"windows {', '.join(windows)}: never open at the same time, so the run never starts"
+        )
     return Standing(
         queue=queue,
         level=_level(run, rules, queue, problems),
         groups=named[Kind.GROUP],
-        windows=named[Kind.WINDOW],
+        windows=windows,
         rates=named[Kind.RATE],
         intervals=named[Kind.INTERVAL],
         problems=tuple(dict.fromkeys(problems)),
@@ -216,6 +222,15 @@ def queued_at_of(tags: Mapping[str, str]) -> datetime | None:
     except (KeyError, ValueError):
         return None
     return at if at.tzinfo is not None else None
+
+
+def _misspelled(run: RunFacts) -> Iterator[str]:
+    """Yields the problems of tags that are named as the keys of dagster.yaml are."""
+    for tags in (run.tags, *run.asset_tags):
+        for tag in tags:
+            key, dot, name = tag.partition(".")
+            if key.startswith(PREFIX) and key.removeprefix(PREFIX) in KINDS:
+                yield f"{tag}: got such a tag, expected {key[:-1]}{dot}{name}"
 
 
 def _named(run: RunFacts, rules: Rules, kind: Kind, problems: list[str]) -> tuple[str, ...]:

@@ -4,18 +4,19 @@ The calendar begins at a fixed moment, so the answer is always the same. Of two 
 behind jumps to the next moment at which it could meet the other; most meet at the first try.
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
-from functools import cache
-from zoneinfo import ZoneInfo
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
-from arctic_orchestration.schedules.constraints.window import Window
+from arctic_orchestration.schedules.constraints.window import (
+    BEGIN,
+    WEEK,
+    YEAR,
+    Window,
+    first_open,
+    is_steady,
+)
 from arctic_orchestration.schedules.triggers import AnyOf, Cron, Trigger
 
-#: The days after it include a leap day and all clock changes.
-_BEGIN = datetime(2027, 6, 1, tzinfo=UTC)
-_YEAR = timedelta(days=400)
-_WEEK = timedelta(weeks=1)
 #: After this period weekdays and dates repeat.
 _CYCLE = timedelta(days=28 * 365 + 7)
 #: The limit of jumps for a series: daily moments are followed for more than a year.
@@ -47,9 +48,9 @@ def _tick_from(cron: Trigger, begin: datetime, name: str) -> datetime | None:
 
 def ever_together(crons: Sequence[Trigger], within: timedelta, name: str) -> bool:
     """Returns whether all have a tick within one such span; true where it cannot be decided."""
-    ticks = [_tick_from(cron, _BEGIN, name) for cron in crons]
+    ticks = [_tick_from(cron, BEGIN, name) for cron in crons]
     period = _period(crons)
-    end = _BEGIN + (2 * period if period and _is_steady(_zones(crons)) else _CYCLE)
+    end = BEGIN + (2 * period if period and is_steady(_zones(crons)) else _CYCLE)
     for _ in range(_JUMPS * len(crons)):
         known = [tick for tick in ticks if tick is not None]
         if len(known) < len(ticks):
@@ -57,12 +58,12 @@ def ever_together(crons: Sequence[Trigger], within: timedelta, name: str) -> boo
         latest, earliest = max(known), min(known)
         if latest - earliest <= within:
             return True
-        if earliest > end or latest > _BEGIN + _CYCLE:
+        if earliest > end or latest > BEGIN + _CYCLE:
             break
         behind = known.index(earliest)
         ticks[behind] = _tick_from(crons[behind], latest - within, name)
-    covered = min(tick for tick in ticks if tick is not None) - _BEGIN
-    return covered < (2 * period if period else _YEAR)
+    covered = min(tick for tick in ticks if tick is not None) - BEGIN
+    return covered < (2 * period if period else YEAR)
 
 
 def _period(crons: Sequence[Trigger]) -> timedelta | None:
@@ -73,36 +74,8 @@ def _period(crons: Sequence[Trigger]) -> timedelta | None:
     if any(days != "*" or months != "*" for _, _, days, months, _ in fields):
         return None
     if any(weekdays != "*" for *_, weekdays in fields):
-        return _WEEK
+        return WEEK
     return timedelta(days=1 if any(hours != "*" for _, hours, *_ in fields) else 1 / 24)
-
-
-def _is_steady(zones: Iterable[str]) -> bool:
-    """Returns whether the clocks never change: two periods then stand for all of them."""
-    return all(_offsets(zone) == 1 for zone in zones)
-
-
-@cache
-def _offsets(zone: str) -> int:
-    moments = [_BEGIN + timedelta(days=10 * number) for number in range(40)]
-    return len({moment.astimezone(ZoneInfo(zone)).utcoffset() for moment in moments})
-
-
-def ever_open(windows: Sequence[Window]) -> bool:
-    """Returns whether all windows are ever open at the same time."""
-    return _first_open(windows, _BEGIN) is not None
-
-
-def _first_open(windows: Sequence[Window], begin: datetime) -> datetime | None:
-    """Returns the first moment from ``begin`` at which all windows are open, or None."""
-    at = begin
-    end = begin + (2 * _WEEK if _is_steady(window.timezone for window in windows) else _YEAR)
-    while at < end:
-        closed = [window for window in windows if not window.is_open(at)]
-        if not closed:
-            return at
-        at = max(window.opens_at(at) for window in closed)
-    return None
 
 
 def ever_admitted(
@@ -126,9 +99,9 @@ def ever_admitted(
     canceling = [window for window in windows if window.otherwise == "cancel"]
     if timeout is None and not canceling:
         return True
-    begin, tick, end = _BEGIN, None, _BEGIN + _CYCLE
-    if _period([cron]) and _is_steady({window.timezone for window in windows} | _zones([cron])):
-        end = _BEGIN + 2 * _WEEK
+    begin, tick, end = BEGIN, None, BEGIN + _CYCLE
+    if _period([cron]) and is_steady({window.timezone for window in windows} | _zones([cron])):
+        end = BEGIN + 2 * WEEK
     for _ in range(2 * _JUMPS):
         tick = _tick_from(cron, begin, name)
         if tick is None:
@@ -140,8 +113,8 @@ def ever_admitted(
         if closed:
             begin = max(window.opens_at(tick) for window in closed)
             continue
-        opens_at = _first_open(windows, tick + delay)
+        opens_at = first_open(windows, tick + delay)
         if timeout is None or opens_at is None or opens_at <= tick + timeout:
             return True
         begin = opens_at - timeout
-    return tick is not None and tick < _BEGIN + _YEAR
+    return tick is not None and tick < BEGIN + YEAR

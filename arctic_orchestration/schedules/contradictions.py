@@ -17,14 +17,13 @@ from arctic_orchestration.schedules import cycles
 from arctic_orchestration.schedules.coincidence import (
     cron_leaves,
     ever_admitted,
-    ever_open,
     ever_together,
     is_cron,
 )
 from arctic_orchestration.schedules.constraints.checks_passed import ChecksPassed
 from arctic_orchestration.schedules.constraints.delay import Delay
 from arctic_orchestration.schedules.constraints.idle import Idle
-from arctic_orchestration.schedules.constraints.window import Window
+from arctic_orchestration.schedules.constraints.window import Window, ever_open
 from arctic_orchestration.schedules.triggers import (
     AllOf,
     AnyOf,

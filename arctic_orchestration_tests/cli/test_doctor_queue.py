@@ -12,6 +12,7 @@ from arctic_orchestration.cli.doctor.command import examine
 from arctic_orchestration.console.actor import person
 from arctic_orchestration.console.findings import BAD, GOOD, WARNING
 from arctic_orchestration.run_queue.dagster import passes
+from arctic_orchestration.schedules.inventory import Inventory, store
 from arctic_orchestration.schedules.location import locked
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
@@ -182,3 +183,28 @@ def test_a_launcher_under_which_two_runs_of_a_job_may_begin_is_a_remark(
             "  class: ArcticRunLauncher\n"
         )
     assert found()["run launcher"] == (GOOD, "ArcticRunLauncher", "")
+
+
+def test_rules_that_no_run_can_be_under_are_found(ruled: MakeQueue, database_url: str) -> None:
+    """By what code locations store of their jobs; a rule that a run was under is no typo."""
+    few = {"limit": 1, "match": {"job": "lod_*"}}
+    queue = ruled(
+        groups={"few": few, "other": few, "loads": {"limit": 1, "match": {"job": "load_*"}}},
+        queues={"low": {"match": {"asset": "raw/evnts"}}},
+    )
+    queue.iterate()
+    assert "rules" not in found()
+    database = Database(database_url)
+    with database.begin() as tx:
+        place = locked(tx, "default", "flights")
+        inventory = Inventory(jobs=frozenset({"load_crm"}), assets={"raw/events": None})
+        store(tx, place, inventory, NOON)
+    database.close()
+    text = "matches no job and no asset that code locations with schedules have, and no run was"
+    low, few_, other = (f"{rule}: {text} under it" for rule in ("queue low", "group few",
+                                                                "group other"))  # fmt: skip
+    assert found()["rules"][:2] == (WARNING, f"{few_}; {other}; {low}")
+    queue.submit("refund", tags={"arctic/group": "other"})
+    assert found()["rules"][:2] == (WARNING, f"{few_}; {low}")
+    queue.submit("refund", tags={"arctic/queue": "low"})
+    assert found()["rules"][:2] == (WARNING, few_)

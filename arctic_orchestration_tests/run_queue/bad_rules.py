@@ -20,6 +20,7 @@ UNQUOTED = "a time of day in quotes: YAML reads 22:00 without them as 1320"
 TIME = 'a time of day such as "22:00"'
 ZONE = "a time zone of the IANA database, such as Europe/Berlin"
 NO_MATCH = 'job, location, asset or tags; all runs are {job: "*"}'
+JOB = "a job's name (A-Z a-z 0-9 _), in which * ? [abc] are patterns"
 NO_LIMIT = "limit, limit_per_program or both"
 STATUS = "'success', 'failure' or 'canceled'"
 SHARE = "a number more than 0"
@@ -68,6 +69,9 @@ _MATCH: list[_Row] = [
     ("match", {"job": True}, TEXT, "match[0].job", True),
     ("match", {"job": ["a", "b"]}, TEXT, "match[0].job", ["a", "b"]),
     ("match", {"job": "a\0"}, STORABLE, "match.job", "a\0"),
+    ("match", {"job": "load_.*"}, JOB, "match[0].job", "load_.*"),
+    ("match", {"job": "load|bill"}, JOB, "match[0].job", "load|bill"),
+    ("match", {"job": "load, bill"}, JOB, "match[0].job", "load, bill"),
     ("match", {"location": ""}, NOT_EMPTY, "match[0].location", ""),
     ("match", {"location": 5}, TEXT, "match[0].location", 5),
     ("match", {"asset": ""}, NOT_EMPTY, "match[0].asset", ""),

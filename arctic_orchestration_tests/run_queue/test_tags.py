@@ -71,6 +71,51 @@ def test_tags_of_the_job_and_of_several_assets_add_up() -> None:
     assert standing.rates == ("api",)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "meet"),
+    [
+        ({"start": "08:00", "end": "10:00"}, {"start": "10:00", "end": "12:00"}, False),
+        ({"start": "08:00", "end": "10:00"}, {"start": "09:00", "end": "12:00"}, True),
+        ({"days": "mon"}, {"days": ["tue", "sun"]}, False),
+        # On Friday, until six on Saturday.
+        ({"start": "22:00", "end": "06:00", "days": "fri"}, {"days": "sat"}, True),
+        # One hour ahead in winter, two in summer: they meet on one half of the year's days.
+        (
+            {"start": "08:00", "end": "09:00", "timezone": "Europe/Berlin"},
+            {"start": "06:00", "end": "07:00"},
+            True,
+        ),
+        (
+            {"start": "08:00", "end": "09:00", "timezone": "Europe/Berlin"},
+            {"start": "08:00", "end": "09:00"},
+            False,
+        ),
+    ],
+)
+def test_windows_of_a_run_that_are_never_open_together_are_a_problem(
+    first: dict[str, object], second: dict[str, object], meet: bool
+) -> None:
+    """Each may be right for other runs, so rules are not refused."""
+    day = {"start": "00:00", "end": "24:00"}
+    rules = Rules.parse({"windows": {"b": {**day, **first}, "a": {**day, **second}}})
+    never = "windows a, b: never open at the same time, so the run never starts"
+    for facts in (run_of(tags={"arctic/window": "a, b"}),) * 2:
+        assert standing_of(facts, rules).problems == (() if meet else (never,))
+    assert standing_of(run_of(tags={"arctic/window": "a"}), rules).problems == ()
+
+
+@pytest.mark.parametrize("kind", ["group", "window", "rate", "interval", "queue"])
+@pytest.mark.parametrize("name", ["", ".few"])
+def test_a_tag_that_is_named_as_the_key_of_the_configuration_is_a_problem(
+    kind: str, name: str
+) -> None:
+    """On the run and on its assets."""
+    tag = f"arctic/{kind}s{name}"
+    problem = f"{tag}: got such a tag, expected arctic/{kind}{name}"
+    assert standing_of(run_of(tags={tag: "few"}), RULES).problems == (problem,)
+    assert standing_of(run_of("adhoc", {tag: "few"}), RULES).problems == (problem,)
+
+
 def test_the_queue_that_is_named_has_the_run_whatever_matches() -> None:
     """By its own tag first, then by those of its assets in their order."""
     tier = {"tier": "1"}

@@ -7,14 +7,17 @@ from arctic_orchestration.cli.doctor.state_checks import Use, uses
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.dagster_errors import dagster_message
 from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
-from arctic_orchestration.console.state import sqlite_file
+from arctic_orchestration.console.state import readable_database, sqlite_file
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue import pauses, waits
 from arctic_orchestration.run_queue.dagster.open_queue import Ruled, daemon_trouble
 from arctic_orchestration.run_queue.pauses import Paused
-from arctic_orchestration.run_queue.rules import KINDS, Rules
+from arctic_orchestration.run_queue.rules import KINDS, Rules, RunFacts
+from arctic_orchestration.run_queue.tags import PREFIX, QUEUE
+from arctic_orchestration.run_queue.unmatched_rules import shadowed, unmatched
 from arctic_orchestration.run_queue.waits import LastPass
+from arctic_orchestration.schedules.inventory import inventories
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 
@@ -56,7 +59,11 @@ def run_coordinator(instance: "DagsterInstance") -> list[Finding]:
         ]
     if last is not None:
         found += f"; last pass {format_moment(last.at)}"
-    return [Finding(check=_CHECK, status=GOOD, found=found), *_held(rules, paused, now)]
+    return [
+        Finding(check=_CHECK, status=GOOD, found=found),
+        *_held(rules, paused, now),
+        *_without_runs(rules, instance),
+    ]
 
 
 def run_launcher(instance: "DagsterInstance") -> list[Finding]:
@@ -124,6 +131,59 @@ def _held(rules: Rules, paused: Paused, now: datetime) -> list[Finding]:
         advice = f"if it was forgotten: {', '.join(commands)}"
         findings.append(Finding(check="paused", status=WARNING, found=found, advice=advice))
     return findings
+
+
+def _without_runs(rules: Rules, instance: "DagsterInstance") -> list[Finding]:
+    """Finds rules that select no run; one that a run has been under is no typo."""
+    texts = [
+        f"queue {name}: all runs that it matches are in queue {first}, which comes first"
+        for name, first in shadowed(rules)
+    ]
+    known = _known_runs()
+    if known and (names := list(unmatched(rules, known))):
+        keys = {(kind, name): _tag_of(kind, name) for kind, name in names}
+        seen = {
+            (key, value)
+            for key, values in instance.get_run_tags(tag_keys=sorted({k for k, _ in keys.values()}))
+            for value in values
+        }
+        used = seen | {(key, None) for key, _ in seen}
+        texts += [
+            f"{kind[:-1]} {name}: matches no job and no asset that code locations with schedules "
+            "have, and no run was under it"
+            for kind, name in names
+            if keys[kind, name] not in used
+        ]
+    if not texts:
+        return []
+    advice = "check match in dagster.yaml; rules for runs that only name them in tags need none"
+    return [Finding(check="rules", status=WARNING, found="; ".join(texts), advice=advice)]
+
+
+def _known_runs() -> list[RunFacts]:
+    """Returns a run of each job and of all assets, of the code locations that store theirs."""
+    settings = Settings.from_environment()
+    database = readable_database(settings)
+    if database is None:
+        return []
+    try:
+        with database.read() as tx:
+            found = inventories(tx, settings.cluster).values()
+    finally:
+        database.close()
+    runs = [
+        RunFacts(job=job, assets=inventory.job_assets.get(job, ()))
+        for inventory in found
+        for job in inventory.jobs
+    ]
+    return runs + [
+        RunFacts(job="__ASSET_JOB", assets=tuple(inventory.assets)) for inventory in found
+    ]
+
+
+def _tag_of(kind: str, name: str) -> tuple[str, str | None]:
+    """Returns the tag of runs under a rule, and its value if that matters."""
+    return (QUEUE, name) if kind == "queues" else (f"{PREFIX}{kind[:-1]}.{name}", None)
 
 
 def _counted(rules: Rules) -> str:

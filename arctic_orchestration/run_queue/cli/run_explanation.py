@@ -18,7 +18,7 @@ def print_explanation(seen: RunDetails, now: datetime) -> None:
     tree = Tree(f"[bold]run {seen.run_id}[/]  {escape(seen.job)}{of}  {_status(seen.status)}")
     tree.add(escape(seen.summary))
     if seen.problem:
-        tree.add(f"[red]a tag is not followed[/] {escape(seen.problem)}")
+        tree.add(f"[red]problem[/] {escape(seen.problem)}")
     if seen.reported is not None:
         held = seen.queued.wait if seen.queued else None
         since = moment(seen.reported.since)

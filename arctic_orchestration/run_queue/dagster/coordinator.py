@@ -166,7 +166,7 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
                 self._registered.add_run_tags(run.run_id, tags)
             for problem in standing.problems:
                 _log.warning("run %s: %s", run.run_id, problem)
-                self._registered.report_engine_event(f"A tag is not followed: {problem}", run)
+                self._registered.report_engine_event(f"Problem in the run queue: {problem}", run)
             submitted = self._registered.get_run_by_id(run.run_id)
             context = SubmitRunContext(submitted or run, context.workspace)
         queued = super().submit_run(context)

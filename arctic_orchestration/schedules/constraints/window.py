@@ -14,8 +14,9 @@ A window from 22:00 to 06:00 in New York therefore lasts 7, 8 or 9 hours.
 """
 
 import re
-from collections.abc import Iterator
-from datetime import date, datetime, time, timedelta
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
 from itertools import count
 from typing import Annotated, Any, Literal, NamedTuple, Self
 from zoneinfo import ZoneInfo
@@ -30,6 +31,11 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 _TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _MIDNIGHT = "24:00"
+#: Where calendars begin that are searched; the days after it include a leap day and all clock
+#: changes. It is fixed, so the answer is always the same.
+BEGIN = datetime(2027, 6, 1, tzinfo=UTC)
+YEAR = timedelta(days=400)
+WEEK = timedelta(weeks=1)
 _DAY = timedelta(days=1)
 
 
@@ -153,3 +159,31 @@ class Window(Constraint):
 
 def _on(day: date, text: str) -> datetime:
     return datetime.combine(day, time.fromisoformat(text))
+
+
+def ever_open(windows: Sequence[Window]) -> bool:
+    """Returns whether all windows are ever open at the same time."""
+    return first_open(windows, BEGIN) is not None
+
+
+def first_open(windows: Sequence[Window], begin: datetime) -> datetime | None:
+    """Returns the first moment from ``begin`` at which all windows are open, or None."""
+    at = begin
+    end = begin + (2 * WEEK if is_steady(window.timezone for window in windows) else YEAR)
+    while at < end:
+        closed = [window for window in windows if not window.is_open(at)]
+        if not closed:
+            return at
+        at = max(window.opens_at(at) for window in closed)
+    return None
+
+
+def is_steady(zones: Iterable[str]) -> bool:
+    """Returns whether the clocks never change: two periods then stand for all of them."""
+    return all(_offsets(zone) == 1 for zone in zones)
+
+
+@cache
+def _offsets(zone: str) -> int:
+    moments = [BEGIN + timedelta(days=10 * number) for number in range(40)]
+    return len({moment.astimezone(ZoneInfo(zone)).utcoffset() for moment in moments})

@@ -230,11 +230,11 @@ def test_names_that_no_rule_has_are_reported_on_the_run(ruled: Callable[..., Run
     run = queue.submit("yard", assets=["yard/sails"], tags={"arctic/window": "night, day",
                                                             "arctic/level": "high"})  # fmt: skip
     assert messages(queue, run) == [
-        "A tag is not followed: arctic/group: got 'nobody', expected one of the groups of "
+        "Problem in the run queue: arctic/group: got 'nobody', expected one of the groups of "
         "dagster.yaml: each, few, marts",
-        "A tag is not followed: arctic/window: got 'day', expected one of the windows of "
+        "Problem in the run queue: arctic/window: got 'day', expected one of the windows of "
         "dagster.yaml: night",
-        "A tag is not followed: arctic/level: got 'high', expected a whole number from -1000000 "
+        "Problem in the run queue: arctic/level: got 'high', expected a whole number from -1000000 "
         "to 1000000",
     ]
     assert ours(run)["arctic/window.night"] == "22:00-06:00 UTC"
