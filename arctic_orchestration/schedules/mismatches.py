@@ -68,6 +68,8 @@ def mismatches(
                 yield from _runs_of(f"{place}.{name}", asset, own)
             else:
                 yield from _arrivals_of(f"{place}.{name}", asset, known)
+        if isinstance(leaf, Run) and leaf.location is None and leaf.job in own.jobs:
+            yield from _made_by(place, leaf, own.job_assets.get(leaf.job, ()))
         if isinstance(leaf, Partitions):
             yield from _keys_of(place, leaf, known)
         if isinstance(leaf, Requests) and own.sources is not None:
@@ -252,6 +254,14 @@ def _without_partition(schedule: Schedule, own: Inventory) -> Iterator[Mismatch]
         expected = f"each or range: {partitioned[0]} has partitions, and a run gets none of them"
         problem = InvalidInput(f"Schedule({schedule.name}).partitions", "none", expected)
         yield Mismatch(problem=problem, refused=False)
+
+
+def _made_by(place: str, leaf: Run, made: Sequence[str]) -> Iterator[Mismatch]:
+    """Yields the assets of a trigger if the runs of its job make none of them."""
+    if leaf.assets and not set(leaf.assets) & set(made):
+        expected = f"an asset that {leaf.job} makes{near(leaf.assets[0], made)}"
+        value = leaf.assets[0] if len(leaf.assets) == 1 else list(leaf.assets)
+        yield Mismatch(problem=InvalidInput(f"{place}.assets", value, expected), refused=True)
 
 
 def _elsewhere(place: str, leaf: Run, there: Sequence[Inventory]) -> Iterator[Mismatch]:

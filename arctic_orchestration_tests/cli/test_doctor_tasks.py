@@ -1,7 +1,10 @@
 """``arctic doctor``: what it finds of tasks and of partition consumers."""
 
 from datetime import timedelta
+from pathlib import Path
 
+import dagster as dg
+import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.cli.doctor.freshness_checks import tasks_and_consumers
@@ -73,3 +76,26 @@ def test_a_consumer_of_an_asset_that_no_code_has_is_found(tasked: Tasked) -> Non
     with tasked.database.begin() as tx:
         store(tx, locked(tx, "default", "lake"), known, database_time(tx))
     assert found() == {"consumer wrong": (WARNING, "check the name; did you mean raw/flights?")}
+
+
+def test_a_parent_that_nothing_can_make_is_found(
+    tasked: Tasked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an instance, which knows what was reported from outside, and the code of a location."""
+    parents = {"raw": 24.0, "plain": 24.0, "outside": 24.0, "rwa": 24.0}
+    tasked.declare(task("raw", 12), location="feeds", cluster="west")
+    tasked.declare(task("top", 12, **parents))
+    assert set(found()) == {"tasks of lake"}
+    with tasked.database.begin() as tx:
+        known = Inventory(assets={"plain": None})
+        store(tx, locked(tx, "default", "lake"), known, database_time(tx))
+    assert set(found()) == {"tasks of lake"}
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    with dg.DagsterInstance.get() as instance:
+        instance.report_runless_asset_event(dg.AssetMaterialization("outside"))
+    (one,) = (finding for finding in tasks_and_consumers() if finding.check == "task top")
+    assert one.status == WARNING
+    assert one.found == (
+        "its parent rwa is no task, no asset of a code location, and was never materialized"
+    )
+    assert one.advice == "check the name; did you mean raw?"

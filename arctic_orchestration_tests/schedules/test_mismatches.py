@@ -110,6 +110,32 @@ def test_what_may_be_met_is_not_mentioned(fields: dict[str, Any]) -> None:
         assert list(mismatches(schedule(**fields), "here", {"here": own})) == []
 
 
+@pytest.mark.parametrize(
+    ("assets", "refused"),
+    [
+        (["daily"], None),
+        (["daily", "region"], None),
+        (["region"], "'region', expected an asset that load makes; it has: daily"),
+        (
+            ["region", "raw/b"],
+            "['region', 'raw/b'], expected an asset that load makes; it has: daily",
+        ),
+    ],
+)
+def test_assets_that_runs_of_a_job_never_make_are_refused(
+    assets: list[str], refused: str | None
+) -> None:
+    """A run of the job counts if it makes one of them; of another location, no run is known."""
+    own = replace(OWN, job_assets={"load": ("daily",)}, executable=OWN.executable | {"raw/b"})
+    trigger = on.run("load", assets=assets)
+    found = [
+        (str(each.problem), each.refused)
+        for each in mismatches(schedule(trigger=trigger), "here", {"here": own})
+    ]
+    path = "Schedule(s).trigger.run.assets: got"
+    assert found == ([] if refused is None else [(f"{path} {refused}", True)])
+
+
 def test_a_target_that_gets_partitions_is_reported(world: MakeWorld) -> None:
     """By the first tick of the code in which it has some."""
     here = world([])

@@ -10,7 +10,9 @@ from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
 from arctic_orchestration.console.state import readable_database
 from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.freshness import definitions
+from arctic_orchestration.freshness.dagster.plain_assets import PlainAssets
 from arctic_orchestration.freshness.definitions import RegisteredLocation
+from arctic_orchestration.freshness.views.overview import task_overview
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.schedules.inventory import assets_of, inventories
 from arctic_orchestration.schedules.lookup import near
@@ -24,7 +26,7 @@ _GONE = timedelta(days=1)
 
 
 def tasks_and_consumers() -> list[Finding]:
-    """Finds tasks that no sensor runs, partitions that were given up, and consumers of nothing."""
+    """Finds tasks that no sensor runs, unknown parents and assets, and partitions given up."""
     settings = Settings.from_environment()
     database = readable_database(settings)
     if database is None:
@@ -34,7 +36,8 @@ def tasks_and_consumers() -> list[Finding]:
             now = database_time(tx)
             cluster = settings.cluster
             of_consumers = [*_discarded(tx, cluster), *_without_asset(tx, cluster)]
-            return [*_locations(tx, cluster, now), *of_consumers]
+            parents = _unknown_parents(tx, cluster)
+            return [*_locations(tx, cluster, now), *parents, *of_consumers]
     finally:
         database.close()
 
@@ -59,6 +62,25 @@ def _location(one: RegisteredLocation, now: datetime) -> Finding:
         return Finding(check=check, status=WARNING, found=found, advice=advice)
     advice = "start the daemon, and the sensor arctic_tasks on the Automation page of Dagster's UI"
     return Finding(check=check, status=BAD, found=found, advice=advice)
+
+
+def _unknown_parents(tx: sa.Connection, cluster: str) -> Iterator[Finding]:
+    """Finds parents that are no task, no asset of a code location, and were never materialized."""
+    assets = assets_of(inventories(tx, cluster))
+    if not assets or not definitions.locations(tx):
+        return
+    overview = task_overview(tx, PlainAssets())
+    names = sorted({*assets, *overview.views})
+    for view in overview.views.values():
+        for edge in view.parents:
+            if edge.parent not in names and overview.may_be_none(edge):
+                yield Finding(
+                    check=f"task {view.name}",
+                    status=WARNING,
+                    found=f"its parent {edge.parent} is no task, no asset of a code location, and "
+                    "was never materialized",
+                    advice=f"check the name{near(edge.parent, names)}",
+                )
 
 
 def _discarded(tx: sa.Connection, cluster: str) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ _LOADS = {
     "runs": "runs in progress",
     "cpu": "processors",
     "memory": "memory",
-    "spark": "cores of the Spark cluster",
+    "spark": "cores of the Spark cluster that ARCTIC_SPARK_UI names",
 }
 
 

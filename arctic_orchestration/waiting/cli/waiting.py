@@ -65,15 +65,15 @@ def waiting(
     finally:
         database.close()
     if group_by is not None:
-        print_json(found) if as_json else _print_groups(found)
+        print_json(found) if as_json else _print_groups(found, wanted)
     else:
-        print_json(page) if as_json else _print_page(page)
+        print_json(page) if as_json else _print_page(page, wanted)
 
 
-def _print_groups(found: WaitingByCause) -> None:
+def _print_groups(found: WaitingByCause, wanted: WaitFilter) -> None:
     _print_troubles(found.troubles)
     if not found.groups:
-        console().print("nothing waits")
+        _print_nothing(wanted)
     shown = Rows(
         f"{found.count} waiting" if found.groups else None,
         *("kind", "cause", "waiting", "for", "oldest"),
@@ -92,10 +92,16 @@ def _print_groups(found: WaitingByCause) -> None:
         shown.print()
 
 
-def _print_page(page: WaitPage) -> None:
+def _print_nothing(wanted: WaitFilter) -> None:
+    # A misspelled location looks like one without work.
+    everything = wanted == WaitFilter()
+    console().print("nothing waits" if everything else "nothing waits that these options select")
+
+
+def _print_page(page: WaitPage, wanted: WaitFilter) -> None:
     _print_troubles(page.troubles)
     if not page.waits:
-        console().print("nothing waits")
+        _print_nothing(wanted)
     for wait in page.waits:
         _print_wait(wait, page.at)
     if page.next_after is not None:
