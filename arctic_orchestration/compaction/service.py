@@ -38,6 +38,8 @@ class CompactionCounts:
     planned: PlanningCounts
     cleaned: CleaningCounts
     upkeep: UpkeepCounts
+    #: patterns of names that match no table of the catalog
+    unmatched: tuple[str, ...] = ()
 
 
 class CompactionService:
@@ -68,6 +70,7 @@ class CompactionService:
             raise InvalidInput("retention", retention, "a timedelta of at least a day")
         self._database = database
         self._catalog = catalog
+        self._scope = scope
         pool = TablePool()
         self._observer = (
             Observer(database, catalog, scope, pool=pool) if scope.mode is Mode.OBSERVE else None
@@ -96,12 +99,14 @@ class CompactionService:
             DatabaseUnavailable: the state database did not answer.
         """
         if self._observer is not None:
+            observed = self._observer.tick(now)
             return CompactionCounts(
                 lost=0,
                 committed=CommitCounts(),
-                planned=self._observer.tick(now),
+                planned=observed,
                 cleaned=CleaningCounts(),
                 upkeep=UpkeepCounts(),
+                unmatched=self._scope.unmatched(self._observer.names),
             )
         with self._database.begin() as tx:
             lost = attempts.expire(tx)
@@ -115,6 +120,7 @@ class CompactionService:
             planned=planned,
             cleaned=CleaningCounts(),
             upkeep=UpkeepCounts(),
+            unmatched=self._scope.unmatched(self._planner.names),
         )
         if since is not None and at < since + _HOUSEKEEPING.total_seconds():
             return counts

@@ -13,8 +13,9 @@ from arctic_orchestration.compaction.commit import records
 from arctic_orchestration.compaction.commit.cleaner import CleaningCounts
 from arctic_orchestration.compaction.commit.committer import CommitCounts
 from arctic_orchestration.compaction.planning.catalog_planner import PlanningCounts
+from arctic_orchestration.compaction.planning.scope import Scope
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.service import CompactionCounts
+from arctic_orchestration.compaction.service import CompactionCounts, CompactionService
 from arctic_orchestration.compaction.upkeep import UpkeepCounts
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.settings import Settings
@@ -85,6 +86,43 @@ def test_a_retention_of_less_than_a_day_is_refused(
     refused = arctic("compaction", command, *RUN, "--retention", "23h")
     assert refused.code == 2
     assert "--retention: got '23h', expected a duration of at least 1d" in refused.err
+
+
+class ThreeRounds:
+    """An engine that ends the service with its third round."""
+
+    def __init__(self, engine: CompactionService) -> None:
+        self.engine = engine
+        self.rounds = 0
+        self.service: Service | None = None
+
+    def tick(self, now: datetime) -> CompactionCounts:
+        self.rounds += 1
+        if self.rounds == 3 and self.service is not None:
+            self.service.end()
+        return self.engine.tick(now)
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("mode", ["observe", "run"])
+def test_patterns_that_match_no_table_are_named(
+    lake: SmallLake, arctic: Command, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    """Once while they stay the same, and in each single round."""
+    lake.table("lake.flights", 1)
+    patterns = ("--tables", "lake.fl*", "--tables", "lake.flihgts", "--tables", "laek.*")
+    unmatched = ["lake.flihgts", "laek.*"]
+    result = arctic("compaction", "tick", *patterns, "--mode", mode)
+    assert result.out.splitlines()[-1] == "--tables: no table matches lake.flihgts, laek.*"
+    document = json.loads(arctic("compaction", "tick", *patterns, "--mode", mode, "--json").out)
+    assert document["unmatched"] == unmatched
+    scope = Scope.of(patterns[1::2], mode)
+    engine = ThreeRounds(CompactionService(lake.database, lake.catalog, scope=scope))
+    state = Opened(Settings.from_environment(), lake.database)
+    engine.service = Service(state, engine, as_json=True, scope=scope)
+    engine.service.run(timedelta(milliseconds=1))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["tables"] for line in lines if line["event"] == "unmatched"] == [unmatched]
 
 
 class Unsteady:

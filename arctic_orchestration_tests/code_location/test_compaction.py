@@ -137,6 +137,16 @@ def test_without_a_mode_tables_are_planned_and_left_alone(lake: CompactedPlace) 
     assert lake.reported("nyc.other") == []
 
 
+@pytest.mark.parametrize("mode", ["observe", "run"])
+def test_patterns_that_match_no_table_are_named(lake: CompactedPlace, mode: str) -> None:
+    """In the result of each tick."""
+    lake.append("nyc.small", files=1)
+    tables = ["nyc.s*", "nyc.smal", "ny.*"]
+    result = lake.tick(a_location(tables=tables, mode=mode))
+    assert "no table matches nyc.smal, ny.*" in (result.skip_message or "")
+    assert "no table" not in (lake.tick(a_location(tables=["*"], mode=mode)).skip_message or "")
+
+
 def test_a_request_names_the_queue_and_its_level(lake: CompactedPlace) -> None:
     """So that rules of the run queue find it; each request has a key of its own."""
     with lake.place.database.begin() as tx:
@@ -278,6 +288,7 @@ def test_an_unavailable_catalog_is_reported_and_workers_are_requested_anyway(
         create_run_for_test(lake.place.instance, job_name=JOB, tags=dict(lake.requests[0].tags))
         result = lake.tick(location)
         assert "the round ended early: nobody listens on port 1" in str(result.skip_message)
+        assert "no table matches" not in str(result.skip_message)
     lake.append("nyc.there")
     lake.tick(location)
     assert ("nyc.there",) in lake.place.rows(compaction_tables, "name")

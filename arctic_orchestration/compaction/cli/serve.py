@@ -72,6 +72,8 @@ def tick(
         print_json(asdict(counts))
     else:
         console().print(escape(counts_text(counts) or "nothing was to be done"))
+        if counts.unmatched:
+            console().print(escape(_unmatched_text(counts)))
 
 
 def serve(
@@ -118,6 +120,7 @@ class Service:
         self._ends_after_round = False
         #: the errors of the last round
         self._trouble: str | None = None
+        self._unmatched: tuple[str, ...] = ()
 
     def run(self, pause: timedelta) -> None:
         """Runs rounds until it is stopped."""
@@ -162,6 +165,11 @@ class Service:
         if self._trouble is not None:
             self._trouble = None
             self._report("well", "rounds succeed again", {})
+        if counts.unmatched != self._unmatched:
+            self._unmatched = counts.unmatched
+            if counts.unmatched:
+                patterns = {"tables": counts.unmatched}
+                self._report("unmatched", _unmatched_text(counts), patterns)
         text = counts_text(counts)
         if text:
             self._report("round", text, asdict(counts))
@@ -173,6 +181,10 @@ class Service:
             print(json_text(line), flush=True)
         else:
             console().print(f"[dim]{moment(now)}[/] {escape(text)}")
+
+
+def _unmatched_text(counts: "CompactionCounts") -> str:
+    return f"--tables: no table matches {', '.join(counts.unmatched)}"
 
 
 def counts_text(counts: "CompactionCounts") -> str:

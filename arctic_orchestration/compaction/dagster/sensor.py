@@ -218,6 +218,8 @@ class CompactionSensor(NamedTargetsSensor):
             tick.trouble("the round ended early", outcome.error)
         if outcome.counts is not None:
             tick.texts += [f"{name} {value}" for name, value in counts_text(outcome.counts).items()]
+            if outcome.counts.unmatched:
+                tick.texts.append(f"no table matches {', '.join(outcome.counts.unmatched)}")
 
     def _request_workers(self, tick: _Tick, place: _Place) -> None:
         try:

@@ -1,6 +1,6 @@
 """Which tables of a catalog are compacted automatically, and whether they are."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -53,6 +53,16 @@ class Scope:
     def covers(self, table: str) -> bool:
         """Returns whether a pattern matches the name of a table."""
         return any(fnmatchcase(table, pattern) for pattern in self.tables)
+
+    def unmatched(self, tables: Collection[str] | None) -> tuple[str, ...]:
+        """Returns the patterns that match none of some tables; none if these are unknown."""
+        if tables is None:
+            return ()
+        return tuple(
+            one
+            for one in self.tables
+            if one not in tables and not any(fnmatchcase(table, one) for table in tables)
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
