@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 from dagster import DagsterEventType, DagsterInstance, RunRecord
 
+from arctic_orchestration.dagster_internals import sqlite_run_database
+
 _STAGES = {
     DagsterEventType.RUN_ENQUEUED: "queued",
     DagsterEventType.RUN_STARTING: "starting",
@@ -18,9 +20,11 @@ _STAGES = {
 def created_at(instance: DagsterInstance, record: RunRecord) -> datetime:
     """Returns when a run was created, by its first event.
 
-    The record is used for a run without events: on Postgres, Dagster writes its moments in the time
-    zone of the session, and reads them as UTC.
+    The record is used for a run without events, and on SQLite, where its moment is exact: on
+    Postgres, Dagster writes it in the time zone of the session, and reads it as UTC.
     """
+    if sqlite_run_database(instance.run_storage) is not None:
+        return record.create_timestamp
     first = instance.get_records_for_run(record.dagster_run.run_id, limit=1).records
     if not first:
         return record.create_timestamp

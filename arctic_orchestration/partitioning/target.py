@@ -206,6 +206,16 @@ def windows_of(definition: Definition) -> dg.TimeWindowPartitionsDefinition | No
     return None
 
 
+def has_dynamic_keys(definition: Definition) -> bool:
+    """Returns whether the partitions, or those of a dimension, are kept in a Dagster instance."""
+    if isinstance(definition, dg.MultiPartitionsDefinition):
+        parts = definition.partitions_defs
+        return any(
+            isinstance(part.partitions_def, dg.DynamicPartitionsDefinition) for part in parts
+        )
+    return isinstance(definition, dg.DynamicPartitionsDefinition)
+
+
 def existing_keys(
     definition: Definition, at: datetime | None, dynamic_keys: DynamicKeys
 ) -> Sequence[str]:

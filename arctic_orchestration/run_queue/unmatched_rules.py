@@ -8,13 +8,15 @@ from arctic_orchestration.run_queue.rules import KINDS, Match, Rules, RunFacts
 def unmatched(rules: Rules, known: Sequence[RunFacts]) -> Iterator[tuple[str, str]]:
     """Yields kind and name of rules whose matches fit no job and no asset of ``known``.
 
-    Conditions on tags and locations count as met: both are only known of a run.
+    Conditions on tags and locations count as met: both are only known of a run. So do those on
+    Dagster's own jobs, which begin with two underscores.
     """
     for kind in KINDS:
         for name, rule in rules.named(kind).items():
             matches = [match.model_copy(update={"tags": {}, "location": None})
                        for match in rule.match]  # fmt: skip
-            if matches and not any(match.takes(run) for match in matches for run in known):
+            is_own = any((match.job or "").startswith("__") for match in matches)
+            if matches and not is_own and not any(m.takes(run) for m in matches for run in known):
                 yield kind, name
 
 

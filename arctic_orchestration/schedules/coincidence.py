@@ -71,6 +71,8 @@ def _period(crons: Sequence[Trigger]) -> timedelta | None:
     fields = [leaf.expression.split() for leaf in cron_leaves(crons)]
     if len(_zones(crons)) > 1 or min(map(len, fields)) < 5:
         return None
+    if any("#" in weekdays or "L" in weekdays.upper() for *_, weekdays in fields):
+        return None
     if any(days != "*" or months != "*" for _, _, days, months, _ in fields):
         return None
     if any(weekdays != "*" for *_, weekdays in fields):

@@ -122,7 +122,7 @@ def _of_trigger(
 ) -> Iterator[InvalidInput]:
     """Yields the problems of a trigger and its children; ``place`` is its path without its kind."""
     place = f"{place}.{trigger.kind}"
-    timeout = schedule.timeout
+    timeout = _timeout(schedule)
     if isinstance(trigger, Data):
         yield from _too_long(timeout, path, f"{place}.max_wait", trigger.max_wait)
     elif isinstance(trigger, Quiet):
@@ -161,7 +161,7 @@ def _of_trigger(
 
 
 def _of_all(schedule: "Schedule", trigger: AllOf, place: str, path: str) -> Iterator[InvalidInput]:
-    timeout, within = schedule.timeout, trigger.within
+    timeout, within = _timeout(schedule), trigger.within
     yield from _too_long(timeout, path, f"{place}.wait", trigger.wait)
     if within is not None and within > timeout:
         yield InvalidInput(
@@ -187,6 +187,15 @@ def _of_all(schedule: "Schedule", trigger: AllOf, place: str, path: str) -> Iter
             f"a timeout in which ticks of {_named(crons)} ever come together: "
             "the job is always discarded before",
         )
+
+
+def _timeout(schedule: "Schedule") -> timedelta:
+    """Returns the longest time from the first event until a job times out.
+
+    With target partitions the timeout begins when the window of the partition ends, which is known
+    to the code alone.
+    """
+    return schedule.timeout if schedule.partitions == "none" else timedelta.max
 
 
 def _too_long(
@@ -224,11 +233,11 @@ def _of_constraints(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
             # At the end of the timeout the job would be launched, whatever its delay is.
             if schedule.on_timeout == "discard":
                 yield from _too_long(
-                    schedule.timeout, path, f"{place}.duration", constraint.duration
+                    _timeout(schedule), path, f"{place}.duration", constraint.duration
                 )
     if delay and schedule.on_timeout == "discard":
         soonest = _soonest(schedule.trigger)
-        if max(soonest, delay) < schedule.timeout <= soonest + delay:
+        if max(soonest, delay) < _timeout(schedule) <= soonest + delay:
             yield InvalidInput(
                 f"{path}.timeout",
                 format_duration(schedule.timeout),
@@ -254,7 +263,7 @@ def _of_windows(
         return
     if not is_cron(schedule.trigger):
         return
-    timeout = schedule.timeout if discards else None
+    timeout = schedule.timeout if discards and schedule.partitions == "none" else None
     if not ever_admitted(
         schedule.trigger, windows, name=schedule.name, delay=delay, timeout=timeout
     ):

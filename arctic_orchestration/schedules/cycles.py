@@ -164,8 +164,10 @@ def _sustaining(trigger: Trigger, location: str, made: Collection[EventKey]) -> 
             return set()
         return set().union(*parts)
     if isinstance(trigger, Partitions):
-        # The run may make none of the partitions that the trigger waits for.
-        satisfied = trigger.count == 1 and trigger.where is None and not trigger.metadata
+        # The run may make none of the partitions that the trigger waits for, or no new version.
+        source, is_any = trigger.source, trigger.where is None and not trigger.metadata
+        moves_on = source.only_changed or source.ignores_late or source.mapping is not None
+        satisfied = trigger.count == 1 and is_any and not moves_on
     elif isinstance(trigger, Run):
         # With assets of a job, the job of the schedule may be another one.
         by_job = trigger.job is not None and bool(trigger.assets)

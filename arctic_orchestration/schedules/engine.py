@@ -213,8 +213,7 @@ class Engine:
                 # Events from before the first tick are ignored.
                 reading = begin(tx, location, self.feed)
             else:
-                # Events from before a deployment count for the old schedules, ticks of time for the
-                # new ones.
+                # Events from before a deployment are the old schedules', ticks the new ones'.
                 ticks = not deploys
                 reading = read(
                     tx, location, self.feed, self.lookup, self.store, now, narrowing,
@@ -223,10 +222,11 @@ class Engine:
             done += reading.counts
             if deploys and not reading.more:
                 self._deploy(tx, location, now, done)
+            queue = JobQueue(tx, now)
             if not (self._deployed or reading.more):
-                queue = JobQueue(tx, now)
                 deferred_arrivals.try_again(queue, location, self.store, self.targets, now)
-                count_again(queue, reading.location, self.store, self.targets, self.feed)
+                fired = count_again(queue, reading.location, self.store, self.targets, self.feed)
+                done["fired"] += fired
             if self.inventory is not None and not (self._deployed or reading.more):
                 self._remarks += take_inventory(tx, self.store, location, self.inventory, now)
             work = has_work(tx, location, now)
@@ -234,7 +234,7 @@ class Engine:
             counts.update(done)
         if not reading.more:
             self._deployed = True
-        moves += reading.moves
+        moves += [*reading.moves, *queue.moves]
         lags += reading.lags
         self._unwanted += reading.unwanted
         self._ended |= set(reading.ended)

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
+from heapq import nlargest
+from itertools import takewhile
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,6 +19,8 @@ from arctic_orchestration.state.tables import jobs, locations, schedule_history,
 SHORTEST_PART = 4
 #: how many names a message lists
 _LISTED = 8
+#: The names that are compared at most: of more, comparing takes seconds.
+_COMPARED = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +112,10 @@ def schedule_if_there(tx: sa.Connection, location: Location, name: str) -> Sched
 
 def near(name: str, names: Sequence[str]) -> str:
     """Returns the end of a message: the names most similar to ``name``, or the existing ones."""
-    alike = get_close_matches(name, names, n=3, cutoff=0.5)
+    compared = names
+    if len(names) > _COMPARED:
+        compared = nlargest(_COMPARED, names, lambda each: _equal_at_first(each, name))
+    alike = get_close_matches(name, compared, n=3, cutoff=0.5)
     if alike:
         return f"; did you mean {' or '.join(alike)}?"
     if not names:
@@ -116,6 +123,11 @@ def near(name: str, names: Sequence[str]) -> str:
     shown = ", ".join(sorted(names)[:_LISTED])
     more = len(names) - _LISTED
     return f"; it has: {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def _equal_at_first(one: str, other: str) -> int:
+    """Returns with how many equal characters two names begin."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def job_by_id_part(tx: sa.Connection, location: Location, part: str) -> str:

@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -68,8 +70,8 @@ def mismatches(
                 yield from _runs_of(f"{place}.{name}", asset, own)
             else:
                 yield from _arrivals_of(f"{place}.{name}", asset, known)
-        if isinstance(leaf, Run) and leaf.location is None and leaf.job in own.jobs:
-            yield from _made_by(place, leaf, own.job_assets.get(leaf.job, ()))
+        if isinstance(leaf, Run) and leaf.location is None:
+            yield from _made_by(place, leaf, own)
         if isinstance(leaf, Partitions):
             yield from _keys_of(place, leaf, known)
         if isinstance(leaf, Requests) and own.sources is not None:
@@ -228,17 +230,29 @@ def _checks_of(assets: Sequence[str], known: Mapping[str, Inventory]) -> set[str
 
 def _keys_of(place: str, leaf: Partitions, known: Mapping[str, Inventory]) -> Iterator[Mismatch]:
     """Yields what the listed partitions of an asset can never satisfy."""
-    found = [inventory.assets.get(leaf.asset) for inventory in known.values()]
-    keys = {key for each in found if each is not None and each.keys for key in each.keys}
-    if not keys or any(each is not None and each.keys is None for each in found):
+    has_number = isinstance(leaf.count, int) and leaf.count > 1
+    if leaf.where is None and not has_number:
         return
-    wanted = leaf.wanted_of(sorted(keys))
+    found = [inventory.assets.get(leaf.asset) for inventory in known.values()]
+    listed = [each.keys for each in found if each is not None]
+    if any(each is None for each in listed):
+        return
+    keys = _sorted_keys(tuple(each for each in listed if each))
+    wanted = leaf.wanted_of(keys)
+    if not keys:
+        return
     if not wanted:
-        expected = f"a glob for partitions of {leaf.asset}{near(leaf.where or '', sorted(keys))}"
+        expected = f"a glob for partitions of {leaf.asset}{near(leaf.where or '', keys)}"
         yield Mismatch(problem=InvalidInput(f"{place}.where", leaf.where, expected), refused=False)
     elif leaf.distinct and isinstance(leaf.count, int) and leaf.count > len(wanted):
         expected = f"at most {len(wanted)}: {leaf.asset} has no more partitions that count"
         yield Mismatch(problem=InvalidInput(f"{place}.count", leaf.count, expected), refused=False)
+
+
+@lru_cache(maxsize=256)
+def _sorted_keys(listed: tuple[tuple[str, ...], ...]) -> Sequence[str]:
+    """Returns the keys of an asset in several locations; thousands of schedules may name it."""
+    return sorted({key for keys in listed for key in keys})
 
 
 def _without_partition(schedule: Schedule, own: Inventory) -> Iterator[Mismatch]:
@@ -256,12 +270,22 @@ def _without_partition(schedule: Schedule, own: Inventory) -> Iterator[Mismatch]
         yield Mismatch(problem=problem, refused=False)
 
 
-def _made_by(place: str, leaf: Run, made: Sequence[str]) -> Iterator[Mismatch]:
+def _made_by(place: str, leaf: Run, own: Inventory) -> Iterator[Mismatch]:
     """Yields the assets of a trigger if the runs of its job make none of them."""
-    if leaf.assets and not set(leaf.assets) & set(made):
+    made = own.job_assets.get(leaf.job or "", ())
+    if leaf.job in own.jobs and _never_together(leaf.job, leaf.assets, own):
         expected = f"an asset that {leaf.job} makes{near(leaf.assets[0], made)}"
         value = leaf.assets[0] if len(leaf.assets) == 1 else list(leaf.assets)
         yield Mismatch(problem=InvalidInput(f"{place}.assets", value, expected), refused=True)
+
+
+def _never_together(job: str | None, assets: Sequence[str], own: Inventory) -> bool:
+    """Returns whether no run of a job makes one of some assets.
+
+    Earlier versions of the package stored nothing of what jobs make.
+    """
+    known = own.job_assets
+    return bool(job and assets and known) and set(assets).isdisjoint(known.get(job or "", ()))
 
 
 def _elsewhere(place: str, leaf: Run, there: Sequence[Inventory]) -> Iterator[Mismatch]:
@@ -305,10 +329,23 @@ def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str
             has_partitions
             or form.get("partitions", "none") != "none"
             or any(field in row.spec for field in _OF_THE_CODE)
+            or ('"run"' in row.spec and _has_idle_run(form.get("trigger"), own))
         )
         if not is_known or needs_more:
             found.add(row.id)
     return found
+
+
+def _has_idle_run(form: Any, own: Inventory) -> bool:
+    """Returns whether a trigger, as written, has runs of a job that make none of its assets."""
+    if isinstance(form, list):
+        return any(_has_idle_run(each, own) for each in form)
+    if not isinstance(form, dict):
+        return False
+    run = form.get("run")
+    if isinstance(run, dict) and _never_together(run.get("job"), run.get("assets", ()), own):
+        return True
+    return any(_has_idle_run(each, own) for each in form.values())
 
 
 def _by_key(tx: sa.Connection, location: Location, known: Mapping[str, Inventory]) -> set[str]:

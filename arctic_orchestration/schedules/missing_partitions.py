@@ -124,11 +124,15 @@ class MissingPartitions:
 
     def _wanted(self, job: Job, stored: StoredSchedule, number: int) -> Sequence[str] | None:
         """Returns the partitions that belong together for a leaf of a job; None: not known."""
-        leaf, mapping = stored.leaves[number], self._placing.map_of(stored, number)
-        if mapping is None or job.scope is None or leaf.asset_of_partitions is None:
+        leaf = stored.leaves[number]
+        if job.scope is None or leaf.asset_of_partitions is None:
             return None
-        # A user-defined mapping may raise anything; other schedules must go on.
+        # The code may have lost the job or a dimension, and a user's mapping may raise anything:
+        # other schedules must go on.
         try:
+            mapping = self._placing.map_of(stored, number)
+            if mapping is None:
+                return None
             return leaf.wanted_of(mapping.sources_of(job.scope, self._queue.now))
         except Exception:
             return None
@@ -146,10 +150,10 @@ class MissingPartitions:
 
 def count_again(
     queue: JobQueue, location: Location, store: ScheduleStore, targets: Targets, feed: LookedUpFeed
-) -> None:
+) -> int:
     """Evaluates the jobs that wait for all partitions, where the code defines others than before.
 
-    A partition that was removed from the code never arrives.
+    A partition that was removed from the code never arrives. Returns how many jobs fired.
     """
     waiting = (
         (jobs.c.location_id == location.id)
@@ -164,15 +168,17 @@ def count_again(
         if any(leaf.needs_all for leaf in stored.leaves)
     }
     if not schedules:
-        return
+        return 0
     position = Position.from_json(location.position) if location.position else None
     missing = MissingPartitions(
         queue, Placing(targets, queue.now), partial(feed.arrived, position=position)
     )
+    fired = 0
     of_these = dialect.among(queue.tx, jobs.c.schedule_id, list(schedules))
     for job in queue.load(waiting, of_these):
         stored = schedules[job.schedule_id]
         arrivals = missing.counted_again(job, stored)
         if arrivals != job.arrivals:
-            evaluate_trigger(queue, job, stored, arrivals)
+            fired += evaluate_trigger(queue, job, stored, arrivals)
     queue.flush()
+    return fired

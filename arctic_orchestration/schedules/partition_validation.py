@@ -1,6 +1,7 @@
 """Finds partition settings that a schedule's target, or an asset, does not support."""
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 
 import dagster as dg
 
@@ -9,9 +10,17 @@ from arctic_orchestration.partitioning.checks import check, described
 from arctic_orchestration.partitioning.key_space import Definition
 from arctic_orchestration.partitioning.mapping_forms import mapping_of
 from arctic_orchestration.partitioning.maps import DimensionMap
-from arctic_orchestration.partitioning.target import PartitionedTarget, existing_keys, windows_of
+from arctic_orchestration.partitioning.target import (
+    PartitionedTarget,
+    existing_keys,
+    has_dynamic_keys,
+    windows_of,
+)
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.triggers import Leaf, Partitions
+from arctic_orchestration.schedules.triggers import AnyOf, Leaf, Partitions, Trigger
+
+#: the time in which windows of all lengths occur, and the partitions looked at from each end
+_YEARS, _LOOKED_AT = timedelta(days=800), 60
 
 
 def partition_problems(
@@ -46,7 +55,7 @@ def partition_problems(
         yield from _clock(place, leaf, schedule, definition, name)
         asset = leaf.asset_of_partitions
         if asset is not None and (knows_all or upstream(asset) is not None):
-            yield from _mapping(place, leaf, definition, upstream, mappings)
+            yield from _mapping(place, leaf, schedule.trigger, definition, upstream, mappings)
 
 
 def _per(
@@ -85,7 +94,7 @@ def _clock(
             )
         return
     if not isinstance(clock.partition, str):
-        if isinstance(definition, dg.DynamicPartitionsDefinition):
+        if has_dynamic_keys(definition):
             return
         with dg.partition_loading_context(dynamic_partitions_store=None):
             unknown = [key for key in clock.partition if not definition.has_partition_key(key)]
@@ -111,6 +120,7 @@ def _clock(
 def _mapping(
     place: str,
     leaf: Leaf,
+    trigger: Trigger,
     definition: Definition,
     upstream: Callable[[str], Definition | None],
     mappings: Callable[[str], Sequence[dg.PartitionMapping]],
@@ -139,7 +149,14 @@ def _mapping(
             value = form if form is not None else (type(mapping).__name__ if mapping else None)
             yield InvalidInput(f"{place}.mapping", value, f"a mapping that works: {problem}")
             return
-    if isinstance(leaf, Partitions) and isinstance(leaf.count, int) and leaf.count > 1:
+    # Another branch may satisfy the trigger.
+    is_needed = not isinstance(trigger, AnyOf)
+    if (
+        is_needed
+        and isinstance(leaf, Partitions)
+        and isinstance(leaf.count, int)
+        and leaf.count > 1
+    ):
         yield from _count(place, leaf, PartitionedTarget(
             definition,
             upstream=lambda _: source,
@@ -150,12 +167,22 @@ def _mapping(
 
 
 def _count(place: str, leaf: Partitions, target: PartitionedTarget) -> Iterator[InvalidInput]:
-    """Refuses a count that no target partition can reach, judged by the first one."""
-    if isinstance(target.definition, dg.DynamicPartitionsDefinition) or not leaf.distinct:
+    """Refuses a count that no target partition can reach.
+
+    Of windows of time, those of two years are looked at: the first one may be shorter. Other
+    definitions are left alone if they have too many partitions.
+    """
+    if has_dynamic_keys(target.definition) or not leaf.distinct:
         return
-    first = next(iter(existing_keys(target.definition, None, lambda _: ())), None)
-    sources = len(target.map_of(leaf.asset, leaf.source).sources_of(first)) if first else 0
-    # A day may be an hour longer than the first.
+    windows = windows_of(target.definition)
+    later = windows.start + _YEARS if windows is not None else None
+    keys = existing_keys(target.definition, later, lambda _: ())
+    if windows is None and len(keys) > 2 * _LOOKED_AT:
+        return
+    mapping = target.map_of(leaf.asset, leaf.source)
+    looked_at = dict.fromkeys((*keys[:_LOOKED_AT], *keys[-_LOOKED_AT:]))
+    sources = max((len(mapping.sources_of(key, later)) for key in looked_at), default=0)
+    # A day may be an hour longer than these.
     if sources and isinstance(leaf.count, int) and leaf.count > sources + sources // 20:
         expected = f"at most {sources}: so many partitions of {leaf.asset} make one of the target"
         yield InvalidInput(f"{place}.count", leaf.count, expected)

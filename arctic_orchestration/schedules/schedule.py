@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, Self
 
@@ -57,6 +57,12 @@ _NO_FIELDS = {
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 
 
+def _assets_of(value: Any) -> Sequence[Any]:
+    """Returns the keys of a definition of several assets; anything else as it is."""
+    keys = getattr(value, "keys", None)
+    return sorted(keys) if isinstance(keys, Collection) and len(keys) > 1 else [value]
+
+
 def refused_tag(key: str) -> str | None:
     """Returns what is expected instead of a tag that a schedule cannot set, or None."""
     if _QUEUE_TAG.fullmatch(key):
@@ -86,6 +92,7 @@ class Target(Specification):
             return value
         # Keys, specs and selections of Dagster are tuples themselves.
         several = value if type(value) in (list, tuple) else [value]
+        several = [asset for one in several for asset in _assets_of(one)]
         if any(name_of_asset(one) is not one for one in several):
             return {"assets": several}
         # A Dagster job has a name; a selection of assets has none until it is resolved.
@@ -242,6 +249,12 @@ class Schedule(Specification):
             if (expected := refused_tag(key)) is not None:
                 raise ValueError(expected)
         return value
+
+    @field_validator("run_config", mode="before")
+    @classmethod
+    def _of_object(cls, value: Any) -> Any:
+        # Dagster's RunConfig, with values as objects.
+        return value.to_config_dict() if hasattr(value, "to_config_dict") else value
 
     @field_validator("properties", "run_config")
     @classmethod

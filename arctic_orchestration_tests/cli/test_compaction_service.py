@@ -88,6 +88,13 @@ def test_a_retention_of_less_than_a_day_is_refused(
     assert "--retention: got '23h', expected a duration of at least 1d" in refused.err
 
 
+@ON_SQLITE
+def test_an_empty_catalog_is_no_mistake(lake: SmallLake, arctic: Command) -> None:
+    """Its tables may come later."""
+    result = arctic("compaction", "tick", *RUN)
+    assert (result.code, result.out) == (0, "nothing was to be done\n")
+
+
 class ThreeRounds:
     """An engine that ends the service with its third round."""
 

@@ -14,6 +14,7 @@ from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.location_control import OF_LOCATION
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state.adoption_tables import adoptions
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import (
     holders,
@@ -206,6 +207,23 @@ def test_a_rename_replaces_what_has_launched_nothing(world: MakeWorld, arctic: A
     assert rows(new, locations, "name") == [("new",)]
     new.engine = new.new_engine()
     assert len(new.tick(5)) == 1
+
+
+def test_a_rename_replaces_nothing_that_has_adopted(world: MakeWorld, arctic: Arctic) -> None:
+    """With the journal, nobody could hand back what is stopped in Dagster."""
+    world("old", [daily()], ticked=-301)
+    new = world("new", [daily()])
+    with new.database.begin() as tx:
+        where = locations.c.name == "new"
+        adopted = {"name": "hourly", "step": "adopted", "schedule": "daily", "was": "running",
+                   "created": True, "at": at(0)}  # fmt: skip
+        id = tx.execute(sa.select(locations.c.id).where(where)).scalar()
+        tx.execute(sa.insert(adoptions).values(location_id=id, **adopted))
+    refused = arctic("locations", "rename", "old", "new", "--yes")
+    assert refused.code == 2
+    assert "hourly of new would run twice, or never again" in " ".join(refused.err.split())
+    assert rows(new, locations, "name") == [("new",), ("old",)]
+    assert arctic("locations", "rename", "old", "new", "--yes", "--force").code == 0
 
 
 def test_a_rename_is_refused_where_events_would_run_twice(world: MakeWorld, arctic: Arctic) -> None:

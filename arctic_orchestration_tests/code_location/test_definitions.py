@@ -131,15 +131,15 @@ A_JOB = "the name of a job of this code location"
          "a check of parent: one of no_nulls"),
         ({"trigger": on.partitions("parent", checks=["no_nuls", "no_nulls"])},
          "trigger.partitions.checks", "no_nuls", "a check of parent: one of no_nulls"),
-        ({"trigger": on.check("raw/a", "no_nulls")}, "trigger.check.name", "no_nulls",
-         "a check of raw/a: none is defined"),
+        ({"trigger": on.check("whole", "no_nulls")}, "trigger.check.name", "no_nulls",
+         "a check of whole: none is defined"),
         ({"trigger": on.freshness("raw/x", state="fail")}, "trigger.freshness.asset", "raw/x",
          KNOWN),
         ({"constraints": [only.checks_passed("raw/x")]},
          "constraints[0].checks_passed.assets", "raw/x", KNOWN),
-        ({"constraints": [only.checks_passed(["raw/a", "parent"], "no_nuls")]},
+        ({"constraints": [only.checks_passed(["whole", "parent"], "no_nuls")]},
          "constraints[0].checks_passed.checks", "no_nuls",
-         "a check of raw/a or parent: one of no_nulls"),
+         "a check of whole or parent: one of no_nulls"),
         ({"target": dg.AssetSelection.assets("parent", "right")}, "target.assets", "right",
          "left as well: one function makes them"),
         ({"target": {"assets": ["child"]}}, "partitions", "none",
@@ -180,6 +180,10 @@ def test_what_a_schedule_names_must_be_there(
         ),
         {"trigger": on.check("parent", "no_nulls")},
         {"trigger": on.check("raw/a")},
+        # The location of the asset may define them.
+        {"trigger": on.check("raw/a", "not_null")},
+        {"trigger": on.partitions("raw/a", checks=["not_null"])},
+        {"constraints": [only.checks_passed(["raw/a", "parent"], "not_null")]},
         {"constraints": [only.checks_passed()]},
         {"constraints": [only.checks_passed("parent", "no_nulls")]},
     ],
@@ -280,3 +284,22 @@ def test_a_part_of_another_kind_is_refused_by_name() -> None:
         ("compaction", "Compaction(...)"),
         ("consumers[0]", "a sensor of consumer_sensor(...)"),
     ]
+
+
+def test_targets_and_configuration_are_taken_as_dagster_takes_them() -> None:
+    """A definition of several assets, and a ``RunConfig``."""
+
+    @dg.multi_asset(specs=[dg.AssetSpec("second"), dg.AssetSpec("first")])
+    def several() -> Iterator[dg.MaterializeResult[None]]:
+        yield from ()
+
+    class Settings(dg.Config):
+        rows: int
+
+    config = dg.RunConfig(ops={"several": Settings(rows=3)})
+    schedule = Schedule(**{**GOOD, "target": several, "run_config": config})
+    assert schedule.target.assets == ("first", "second")
+    assert schedule.run_config["ops"] == {"several": {"config": {"rows": 3}}}
+    assert Schedule(**{**GOOD, "target": [whole, several]}).target.assets == (
+        "whole", "first", "second"
+    )  # fmt: skip

@@ -157,6 +157,72 @@ def test_what_can_work_is_accepted(fields: dict[str, Any]) -> None:
     assert refused(**fields) == ()
 
 
+def _days(start: str) -> dg.DailyPartitionsDefinition:
+    return dg.DailyPartitionsDefinition(start)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "target", "mapping", "most"),
+    [
+        (daily, daily, dg.TimeWindowPartitionMapping(start_offset=-6), 7),
+        (_days("2026-01-15"), dg.MonthlyPartitionsDefinition("2026-01-01"), None, 31),
+        (_days("2026-01-07"), dg.WeeklyPartitionsDefinition("2026-01-04"), None, 7),
+        (_days("2026-02-01"), dg.MonthlyPartitionsDefinition("2026-02-01"), None, 31),
+        # The day on which clocks go back; one more is accepted for it.
+        (dg.HourlyPartitionsDefinition("2026-01-01-12:00"), daily, None, 25),
+        (
+            dg.StaticPartitionsDefinition(["us", "de", "fr", "it"]),
+            dg.StaticPartitionsDefinition(["amer", "emea"]),
+            dg.StaticPartitionMapping({"us": "amer", "de": "emea", "fr": "emea", "it": "emea"}),
+            3,
+        ),
+    ],
+)
+def test_a_count_is_judged_by_the_partition_with_the_most(
+    upstream: dg.PartitionsDefinition[str],
+    target: dg.PartitionsDefinition[str],
+    mapping: dg.PartitionMapping | None,
+    most: int,
+) -> None:
+    """The first one may be shorter than all that follow."""
+    source = spec("sales", partitions_def=upstream)
+
+    @dg.asset(partitions_def=target, deps=[dg.AssetDep("sales", partition_mapping=mapping)])
+    def total() -> None: ...
+
+    def load(trigger: Any) -> None:
+        schedule = Schedule(name="s", target=total, partitions="each", trigger=trigger)
+        location = dg.Definitions.merge(
+            dg.Definitions(assets=[source, total]), Arctic(schedules=[schedule]).definitions()
+        )
+        dg.Definitions.validate_loadable(location)
+
+    load(on.partitions("sales", count=most))
+    with pytest.raises(Exception, match="Failed|at most|Error") as refusal:
+        load(on.partitions("sales", count=most + 2))
+    (problem,) = _cause(refusal.value).problems
+    assert problem.field == "Schedule(s).trigger.partitions.count"
+    # Another branch makes jobs all the same.
+    load(on.partitions("sales", count=most + 2) | on.quiet("sales", "10m"))
+
+
+def test_keys_with_a_part_that_is_dynamic_are_not_known_when_the_code_loads() -> None:
+    """Dagster keeps them in its instance."""
+    tenants = dg.MultiPartitionsDefinition(
+        {"date": daily, "tenant": dg.DynamicPartitionsDefinition(name="tenants")}
+    )
+
+    @dg.asset(partitions_def=tenants)
+    def total() -> None: ...
+
+    trigger = on.cron("0 4 * * *", partition=["2026-01-01|a"])
+    schedule = Schedule(name="s", target=total, partitions="each", trigger=trigger)
+    location = dg.Definitions.merge(
+        dg.Definitions(assets=[total]), Arctic(schedules=[schedule]).definitions()
+    )
+    dg.Definitions.validate_loadable(location)
+
+
 def test_an_asset_whose_key_is_one_part_with_a_slash() -> None:
     """``AssetSpec("raw/x")`` is found by its name; not where its key must be what the name says."""
 

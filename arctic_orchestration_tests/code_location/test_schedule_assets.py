@@ -75,8 +75,8 @@ def _observed(place: Place, location: dg.Definitions) -> dict[str, dict[str, Any
     }
 
 
-def test_a_schedule_stands_below_what_it_listens_to() -> None:
-    """In the graph, with its rule and its target as metadata."""
+def test_a_schedule_shows_its_rule_what_it_listens_to_and_its_target() -> None:
+    """As metadata, and without a place in the lineage of the assets."""
     hourly = Schedule(
         name="hourly",
         description="Two parts, or at four",
@@ -87,12 +87,11 @@ def test_a_schedule_stands_below_what_it_listens_to() -> None:
     graph = _location(_schedule(), hourly).get_repository_def().asset_graph
     key = dg.AssetKey(["arctic", "schedules", "hourly"])
     node = graph.get(key)
-    assert graph.get(dg.AssetKey(["raw", "a"])).child_keys == {
-        key, dg.AssetKey(["arctic", "schedules", "two"])
-    }  # fmt: skip
+    assert graph.get(dg.AssetKey(["raw", "a"])).child_keys == set()
     assert (node.group_name, node.description) == ("arctic", "Two parts, or at four")
     assert dict(node.metadata) == {
         "target made": dg.MetadataValue.asset(dg.AssetKey("made")),
+        "listens to raw/a": dg.MetadataValue.asset(dg.AssetKey(["raw", "a"])),
         "trigger": "any_of (partitions asset raw/a, count 2; cron expression 0 4 * * *)",
         "constraint 1": "concurrency limit 1",
         "timeout": "1d, then discard",
@@ -244,14 +243,36 @@ def test_an_unknown_asset_is_refused_though_the_schedule_has_an_asset() -> None:
     assert "got 'raw/b', expected one of" in str(raised.value.__cause__)
 
 
-def test_an_asset_that_only_schedules_name_is_not_in_the_inventory() -> None:
-    """A schedule made over the command is not accepted because another one has a typo."""
-    named = dg.Definitions(
-        assets=[dg.AssetSpec(["arctic", "schedules", "x"], deps=["typo"]), dg.AssetSpec("a")],
+@pytest.mark.parametrize(
+    "selection",
+    [
+        "key:raw+",
+        "group:default+",
+        dg.AssetSelection.assets("raw").downstream(),
+        dg.AssetSelection.groups("default").downstream(),
+    ],
+)
+def test_selections_of_what_lies_downstream_contain_no_schedule(
+    selection: str | dg.AssetSelection,
+) -> None:
+    """Dagster refuses a job with an asset that no run makes, and so it would be for our targets."""
+
+    @dg.asset
+    def raw() -> None: ...
+
+    @dg.asset(deps=[raw])
+    def clean() -> None: ...
+
+    target = dg.AssetSelection.assets("raw").downstream(include_self=False)
+    own = Arctic(schedules=[Schedule(name="s", target=target, trigger=on.partitions("raw"))])
+    nightly = dg.ScheduleDefinition(name="nightly", target=selection, cron_schedule="0 1 * * *")
+    job = dg.define_asset_job("reload", selection=selection)
+    merged = dg.Definitions.merge(
+        dg.Definitions(assets=[raw, clean], jobs=[job], schedules=[nightly]), own.definitions()
     )
-    assert sorted(inventory_of(named.get_repository_def()).assets) == ["a", "arctic/schedules/x"]
-    used = dg.Definitions.merge(named, dg.Definitions(assets=[dg.AssetSpec("b", deps=["typo"])]))
-    assert "typo" in inventory_of(used.get_repository_def()).assets
+    dg.Definitions.validate_loadable(merged)
+    made = merged.get_repository_def().get_job("reload").asset_layer.executable_asset_keys
+    assert made == {dg.AssetKey("raw"), dg.AssetKey("clean")}
 
 
 def test_the_checks_of_the_code_are_in_the_inventory() -> None:

@@ -25,6 +25,8 @@ KNOWN = [
         ({"job": "load_crm", "asset": "raw/events"}, False),
         ({"job": "marts", "asset": "*/orders"}, True),
         ([{"job": "lod_*"}, {"asset": "raw/events"}], True),
+        # Jobs that Dagster makes for the targets of its schedules and sensors.
+        ({"job": "__anonymous_asset_job_*"}, True),
         # What only a run has.
         ({"tags": {"team": "x"}}, True),
         ({"location": "elsewhere"}, True),

@@ -81,6 +81,15 @@ def test_a_constraint_that_lets_go_in_time_is_not_mentioned() -> None:
     assert warnings_of(on.partitions("raw/a"), only.rate(1, per="7d", otherwise="cancel")) == []
 
 
+def test_a_window_that_contains_each_tick_is_not_mentioned() -> None:
+    """Closed for days, it holds no job; one tick outside is enough."""
+    workdays = only.window("00:00", "24:00", days=["mon", "tue", "wed", "thu", "fri"])
+    assert warnings_of(on.cron("0 6 * * 1-5"), workdays) == []
+    assert len(warnings_of(on.cron("0 6 * * 0-5"), workdays)) == 1
+    assert len(warnings_of(on.cron("0 6 * * 1-5") | on.cron("0 6 1 1 *"), workdays)) == 1
+    assert len(warnings_of(on.cron("0 6 * * 1-5") | on.partitions("raw/a"), workdays)) == 1
+
+
 def test_the_code_that_declares_it_is_warned() -> None:
     """At the line that makes the Arctic."""
     schedule = Schedule(name="s", target="j", trigger=THREE, constraints=[only.delay("6h")])

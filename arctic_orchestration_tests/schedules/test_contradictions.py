@@ -59,6 +59,9 @@ def test_a_timeout_lets_the_trigger_come_to_its_end(trigger: Any, where: str) ->
         f"a duration longer than trigger.{where}, 2h: the job is always discarded first"
     )
     assert found(trigger, timeout="2h1s") == []
+    # A job of a week waits until the week has ended, and its timeout begins there.
+    of_weeks = found(trigger, timeout="30m", partitions="each")
+    assert "Schedule(s).timeout" not in dict(of_weeks)
 
 
 def test_a_timeout_is_longer_than_a_delay() -> None:
@@ -230,6 +233,23 @@ def test_ticks_that_no_window_admits_in_time_are_found(
     # One tick of several is enough; and what is not a tick may come at any time.
     assert found(cron | on.cron("0 23 * * *"), only.window("22:00", "06:00"), **fields) == []
     assert found(cron | A, only.window(*window), **fields) == []
+
+
+@pytest.mark.parametrize("weekday", ["5#4", "5#1", "L5"])
+def test_ticks_of_some_weeks_are_followed_for_longer_than_a_week(weekday: str) -> None:
+    """The fourth Friday of a month lies in the window as each other one does."""
+    cron = on.cron(f"0 12 * * {weekday}")
+    assert found(cron, only.window("10:00", "14:00")) == []
+    outside = found(cron, only.window("13:00", "14:00"), timeout="30m")
+    assert [field for field, _ in outside] == ["Schedule(s).constraints[0].window"]
+
+
+def test_a_window_is_waited_for_after_the_end_of_a_partition() -> None:
+    """A tick on Monday is for the week that ends on Sunday, and the job may wait for Friday."""
+    monday, friday = "0 6 * * 1", only.window("08:00", "12:00", days="fri")
+    assert found(on.cron(monday), friday) != []
+    week = on.cron(monday, partition="current")
+    assert found(week, friday, partitions="each") == []
 
 
 def test_a_window_that_cancels_is_checked_at_the_tick() -> None:

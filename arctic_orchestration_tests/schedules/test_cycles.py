@@ -83,6 +83,8 @@ def test_one_whose_runs_are_spaced_out_is_warned_of(
         (ASSETS, on.partitions("raw/b")),
         (ASSETS, on.partitions("raw/a", count=3)),
         (ASSETS, on.partitions("raw/a", where="2026-*")),
+        # It ends with a version that is the same.
+        (ASSETS, on.partitions("raw/a", changed=True)),
         (ASSETS, OTHER & on.partitions("raw/a")),
     ],
     ids=str,
@@ -90,6 +92,19 @@ def test_one_whose_runs_are_spaced_out_is_warned_of(
 def test_what_needs_other_events_too_is_no_cycle(target: Any, trigger: Any) -> None:
     """It comes to rest when they do."""
     assert warnings_of(made(trigger, target=target, timeout="1d")) == []
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        on.partitions("raw/a", mapping={"time_window": {"start_offset": -1, "end_offset": -1}}),
+        on.partitions("raw/a", late="ignore"),
+    ],
+    ids=str,
+)
+def test_what_moves_on_to_another_partition_is_no_cycle(trigger: Any) -> None:
+    """A day that needs the day before comes to an end today; one that ran stays as it is."""
+    assert warnings_of(made(trigger, target=ASSETS, partitions="each")) == []
 
 
 def test_a_retry_without_a_limit_is_warned_of() -> None:

@@ -136,6 +136,19 @@ def test_assets_that_runs_of_a_job_never_make_are_refused(
     assert found == ([] if refused is None else [(f"{path} {refused}", True)])
 
 
+def test_a_job_that_no_longer_makes_the_assets_is_reported(world: MakeWorld) -> None:
+    """When the code is loaded. Earlier versions stored nothing of what jobs make."""
+    here = world([])
+    made = replace(OWN, job_assets={"load": ("daily",)})
+    new_code(here, made, 1)
+    trigger = on.cron("0 4 * * *") | on.run("load", assets=["daily"])
+    apply(here, schedule(trigger=trigger))
+    assert new_code(here, made, 2) == ()
+    (text,) = new_code(here, replace(made, job_assets={"load": ("region",)}), 3)
+    assert "'daily', expected an asset that load makes; it has: region" in text
+    assert new_code(here, replace(made, job_assets={}), 4) == ()
+
+
 def test_a_target_that_gets_partitions_is_reported(world: MakeWorld) -> None:
     """By the first tick of the code in which it has some."""
     here = world([])

@@ -70,10 +70,11 @@ def _unknown_parents(tx: sa.Connection, cluster: str) -> Iterator[Finding]:
     if not assets or not definitions.locations(tx):
         return
     overview = task_overview(tx, PlainAssets())
-    names = sorted({*assets, *overview.views})
+    known = {*assets, *overview.views}
+    names = sorted(known)
     for view in overview.views.values():
         for edge in view.parents:
-            if edge.parent not in names and overview.may_be_none(edge):
+            if edge.parent not in known and overview.may_be_none(edge):
                 yield Finding(
                     check=f"task {view.name}",
                     status=WARNING,
@@ -107,7 +108,8 @@ def _without_asset(tx: sa.Connection, cluster: str) -> Iterator[Finding]:
 
     Not all locations store what they define: an asset of which something arrived is no typo.
     """
-    known = assets_of(inventories(tx, cluster))
+    names = assets_of(inventories(tx, cluster))
+    known = set(names)
     has_some = sa.exists().where(consumer_partitions.c.consumer_id == consumer_rows.c.id)
     query = sa.select(consumer_rows.c.name, consumer_rows.c.asset).where(
         consumer_rows.c.cluster == cluster, consumer_rows.c.asset != "", ~has_some
@@ -118,5 +120,5 @@ def _without_asset(tx: sa.Connection, cluster: str) -> Iterator[Finding]:
                 check=f"consumer {name}",
                 status=WARNING,
                 found=f"no code location defines {asset}, and nothing of it has arrived",
-                advice=f"check the name{near(asset, known)}",
+                advice=f"check the name{near(asset, names)}",
             )

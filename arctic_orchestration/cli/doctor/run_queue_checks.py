@@ -156,7 +156,10 @@ def _without_runs(rules: Rules, instance: "DagsterInstance") -> list[Finding]:
         ]
     if not texts:
         return []
-    advice = "check match in dagster.yaml; rules for runs that only name them in tags need none"
+    advice = (
+        "check match in dagster.yaml; jobs and assets of code locations without schedules are not "
+        "known here"
+    )
     return [Finding(check="rules", status=WARNING, found="; ".join(texts), advice=advice)]
 
 

@@ -114,7 +114,8 @@ def _schedules(tx: sa.Connection, location: Location) -> Iterator[Finding]:
             check=f"schedules of {location.name}",
             status=WARNING,
             found=_some([text for _, text in remarks]),
-            advice="fix the schedule or the code: they do not match",
+            advice="fix the schedule or the code, unless it is about a code location without "
+            "Arctic(...), which is not known here",
         )
     if endless := [cycle for cycle in stored_cycles(tx, store, location) if cycle.endless]:
         yield Finding(

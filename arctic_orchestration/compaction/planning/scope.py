@@ -55,8 +55,8 @@ class Scope:
         return any(fnmatchcase(table, pattern) for pattern in self.tables)
 
     def unmatched(self, tables: Collection[str] | None) -> tuple[str, ...]:
-        """Returns the patterns that match none of some tables; none if these are unknown."""
-        if tables is None:
+        """Returns the patterns that match none of some tables; none without tables."""
+        if not tables:
             return ()
         return tuple(
             one

@@ -1,5 +1,6 @@
 """``arctic locations``: the code locations with schedules and jobs in the state database."""
 
+from contextlib import suppress
 from typing import Annotated
 
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.display import Rows, confirm, console, counted, moment, print_json
 from arctic_orchestration.console.state import JsonOption, opened_state
 from arctic_orchestration.console.terminal import escape
+from arctic_orchestration.errors import NotFound
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules import location_control
 from arctic_orchestration.schedules.adoption.journal import refuse_while_adopted
@@ -102,6 +104,9 @@ def rename(
         confirm(question, yes=yes, as_json=as_json)
         with database.begin() as tx:
             place = _locked(tx, settings, old, force=force)
+            with suppress(NotFound):
+                # It is deleted with what it has adopted.
+                _locked(tx, settings, new, force=force)
             listening = location_control.listeners(tx, place)
             location_control.rename(tx, ScheduleStore(), place, new, utc_now())
             audit.record(tx, actor(settings.cluster), "locations", "rename", old, new=new)

@@ -59,6 +59,8 @@ from arctic_orchestration.state.database import Database
 
 #: counts for which the skip reason names the jobs
 _REPORTED_AS_HELD = ("checked", "held")
+#: the remarks on schedules that a tick logs
+_REMARKS = 20
 
 if TYPE_CHECKING:
     from arctic_orchestration.dagster_internals import AssetGraph
@@ -195,8 +197,11 @@ class DispatcherSensor(EveryJobSensor):
         now = utc_now()
         result = watch.tick(now)
         watch.stages(result, context.instance)
-        for remark in (*result.remarks, *watch.remarks()):
+        remarks = [*result.remarks, *watch.remarks()]
+        for remark in remarks[:_REMARKS]:
             context.log.warning(remark)
+        if len(remarks) > _REMARKS:
+            context.log.warning("and %s more; see: arctic doctor", len(remarks) - _REMARKS)
         if aside := result.counts["unreadable"]:
             text = f"{aside} events could not be stored; see: arctic events unreadable"
             context.log.warning(text)

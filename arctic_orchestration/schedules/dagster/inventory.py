@@ -8,7 +8,7 @@ import dagster as dg
 from arctic_orchestration.dagster_internals import AssetGraph
 from arctic_orchestration.partitioning.forms import form_of
 from arctic_orchestration.partitioning.mapping_forms import form_of_mapping
-from arctic_orchestration.schedules.dagster.targets import asset_keys, assets_made
+from arctic_orchestration.schedules.dagster.targets import assets_made
 from arctic_orchestration.schedules.inventory import Inventory, Partitioning
 
 #: More static partitions are not stored: each inventory is one text in the database.
@@ -22,7 +22,7 @@ def inventory_of(repository: dg.RepositoryDefinition) -> Inventory:
     graph = repository.asset_graph
     known: dict[Any, Partitioning | None] = {None: None}
     assets: dict[str, Partitioning | None] = {}
-    for key in asset_keys(graph):
+    for key in graph.get_all_asset_keys():
         assets[key.to_user_string()] = _known(graph.get(key).partitions_def, known)
     jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
     made = {job.name: tuple(assets_made(job)) for job in jobs}

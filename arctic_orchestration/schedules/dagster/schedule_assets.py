@@ -1,8 +1,10 @@
 """An asset for each declared schedule, so that schedules can be found in Dagster's own UI.
 
-The asset stands in the lineage of what its schedule listens to, and its metadata are the target,
-the trigger and the constraints. The dispatcher observes it without a run when the state of the
-schedule has changed: what its job waits for, which run it became, why it ended without one.
+Its metadata are the target, the assets that the schedule listens to, the trigger and the
+constraints. It has no place in the lineage: a selection such as ``raw+`` would contain it, and
+Dagster refuses jobs with an asset that no run makes. The dispatcher observes it without a run when
+the state of the schedule has changed: what its job waits for, which run it became, why it ended
+without one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,17 +43,11 @@ def schedule_key(name: str, location: str | None) -> dg.AssetKey:
     return dg.AssetKey([*_PREFIX, *([location] if location else []), name])
 
 
-def is_schedule_key(key: dg.AssetKey) -> bool:
-    """Returns whether a key may be that of a schedule's asset."""
-    return tuple(key.path[: len(_PREFIX)]) == _PREFIX
-
-
 def schedule_assets(schedules: Sequence[Schedule], location: str | None) -> list[dg.AssetSpec]:
     """Returns an asset that no run makes for each schedule."""
     return [
         dg.AssetSpec(
             key=schedule_key(schedule.name, location),
-            deps=sorted(_listens_to(schedule)),
             description=schedule.description or None,
             group_name="arctic",
             kinds={"schedule"},
@@ -59,11 +55,6 @@ def schedule_assets(schedules: Sequence[Schedule], location: str | None) -> list
         )
         for schedule in schedules
     ]
-
-
-def _listens_to(schedule: Schedule) -> set[dg.AssetKey]:
-    names = {name for leaf in schedule.trigger.leaves for name in leaf.asset_fields().values()}
-    return {dg.AssetKey.from_user_string(name) for name in names}
 
 
 def _declared(schedule: Schedule, location: str | None) -> Iterator[tuple[str, object]]:
@@ -78,6 +69,8 @@ def _declared(schedule: Schedule, location: str | None) -> Iterator[tuple[str, o
         yield "target", str(schedule.target.given)
     for key in keys or map(dg.AssetKey.from_user_string, schedule.target.assets):
         yield f"target {key.to_user_string()}", dg.MetadataValue.asset(key)
+    for name in schedule.trigger_assets:
+        yield f"listens to {name}", dg.MetadataValue.asset(dg.AssetKey.from_user_string(name))
     yield "trigger", one_line(schedule.trigger.to_form())
     for number, constraint in enumerate(schedule.constraints, 1):
         yield f"constraint {number}", one_line(constraint.to_form())

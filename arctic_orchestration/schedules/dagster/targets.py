@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from arctic_orchestration.dagster_internals import AUTO_CREATED_STUB, AssetGraph
+from arctic_orchestration.dagster_internals import AssetGraph
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.partitioning import windows
 from arctic_orchestration.partitioning.maps import DimensionMap
@@ -20,7 +20,6 @@ from arctic_orchestration.schedules.dagster.partitioned_targets import (
     problem_without_partition,
     problems_of,
 )
-from arctic_orchestration.schedules.dagster.schedule_assets import is_schedule_key
 from arctic_orchestration.schedules.mismatches import check_fields
 from arctic_orchestration.schedules.schedule import Schedule, Target
 from arctic_orchestration.schedules.triggers import Leaf
@@ -53,19 +52,9 @@ def resolved(schedule: Schedule, graph: AssetGraph) -> Schedule:
     return schedule.model_copy(update={"target": Target.parse({"assets": names}, field=field)})
 
 
-def asset_keys(graph: AssetGraph) -> set[dg.AssetKey]:
-    """Returns the assets of a location, without those that only the assets of schedules name."""
-    return {key for key in graph.get_all_asset_keys() if not _is_named_by_schedules(graph, key)}
-
-
-def _is_named_by_schedules(graph: AssetGraph, key: dg.AssetKey) -> bool:
-    node = graph.get(key)
-    return AUTO_CREATED_STUB in node.metadata and all(map(is_schedule_key, node.child_keys))
-
-
 def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[InvalidInput]:
     """Returns names in asset fields of the schedules that are no asset of the location."""
-    keys = asset_keys(graph)
+    keys = set(graph.get_all_asset_keys())
     known = {key.to_user_string() for key in keys}
     # Arrivals are matched by name. A look-up by key would find another asset, or none.
     other = {name for key in keys if asset_key(name := key.to_user_string()) not in keys}
@@ -98,7 +87,8 @@ def unknown_assets(schedules: Iterable[Schedule], graph: AssetGraph) -> list[Inv
                     expected = f"one of {_some(known)}"
                     problems.append(InvalidInput(f"{path}.assets", asset, expected))
         for path, check, assets in check_fields(schedule):
-            if known.issuperset(assets):
+            # Checks of what is only named here may be defined in another location.
+            if executable.issuperset(assets):
                 problems += _unknown_check(path, check, assets, graph)
     return problems
 

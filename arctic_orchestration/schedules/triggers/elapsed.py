@@ -96,7 +96,13 @@ class Elapsed(Leaf):
 
     @property
     def source(self) -> PartitionSource:
-        return super().source if isinstance(self.since, str) else self.since.source
+        if isinstance(self.since, str):
+            return super().source
+        # The rest is about target partitions, which this trigger does not have. New definitions
+        # with it are refused; stored ones go on as before.
+        return replace(
+            self.since.source, mapping=None, per=None, complete=False, ignores_late=False
+        )
 
     def _placed(self, named: Mapping[str, str]) -> Mapping[str, str]:
         """Returns the names in the other trigger, by their field in this one."""

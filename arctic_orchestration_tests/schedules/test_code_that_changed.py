@@ -1,0 +1,121 @@
+"""Jobs that wait, and schedules that are stored, when the code is not what it was."""
+
+from typing import Any
+
+import pytest
+
+from arctic_orchestration import on
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.schedules.location import locked
+from arctic_orchestration.schedules.schedule import Schedule, Target
+from arctic_orchestration.schedules.simulator import read_declared
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.stored_schedule import Origin
+from arctic_orchestration.schedules.targets import PartitionMap, TargetPartitions
+from arctic_orchestration_tests.schedules.lake_of_partitions import (
+    ASSETS,
+    DAILY,
+    DAY,
+    HOUR,
+    Declared,
+    MakeWorld,
+    daily,
+    lake,
+    runs,
+    waiting,
+)
+from arctic_orchestration_tests.schedules.simulated import World, at
+
+__all__ = ["lake"]
+
+
+class Lost(Declared):
+    """Code that no longer has the target, or a dimension of an asset."""
+
+    def partitions(self, target: Target) -> TargetPartitions | None:
+        raise LookupError(f"no {target}")
+
+    def groups(self, asset: str, dimension: str) -> PartitionMap:
+        raise InvalidInput("per", dimension, f"a dimension of {asset}")
+
+
+def regions(*names: str) -> Declared:
+    changed = {"multi": {"date": DAILY, "region": {"static": list(names)}}}
+    return Declared(read_declared({"assets": {**ASSETS, "raw/orders": {"partitions": changed}}}))
+
+
+@pytest.mark.parametrize("complete", [False, True])
+@pytest.mark.parametrize("of_target", [False, True])
+def test_what_the_code_has_lost_stops_no_other_schedule(
+    lake: MakeWorld, complete: bool, of_target: bool
+) -> None:
+    """A job waits for all partitions, and nobody can say any more which these are."""
+    all_: dict[str, Any] = {"complete": True} if complete else {"count": "all"}
+    if of_target:
+        waits = daily(trigger=on.partitions("raw/orders", **all_))
+    else:
+        waits = daily(
+            target="report",
+            partitions="none",
+            trigger=on.partitions("raw/orders", per="date", **all_),
+        )
+    other = daily("other", target="report", partitions="none", trigger=on.partitions("config"))
+    here = lake(waits, other)
+    here.feed.arrive("raw/orders", "2026-01-01|emea")
+    here.tick(2 * DAY)
+    before = waiting(here)
+    assert len(before) == 1
+    here.targets = Lost(regions().declared)
+    here.engine = here.new_engine()
+    for second in (1, 2):
+        here.feed.arrive("config")
+        here.tick(2 * DAY + second)
+    assert runs(here) == ["None", "None"]
+    assert waiting(here) == before
+    here.targets = regions("emea")
+    here.engine = here.new_engine()
+    here.tick(2 * DAY + 3)
+    assert len(runs(here)) == 3
+
+
+def test_a_job_that_fires_because_of_the_code_is_reported(lake: MakeWorld) -> None:
+    """To metrics, assets of schedules and the simulator, as one that fires for an arrival."""
+    here = lake(daily(trigger=on.partitions("raw/orders", count="all")))
+    for key in ("2026-01-01|emea", "2026-01-01|amer"):
+        here.feed.arrive("raw/orders", key)
+    here.tick(2 * DAY)
+    here.targets = regions("emea", "amer")
+    here.engine = here.new_engine()
+    result = here.engine.tick(at(2 * DAY + 1))
+    moved = [str(move.job.reason) for move in result.moves]
+    assert moved[0] == "2 of 2 partitions of raw/orders have arrived"
+    assert result.counts["fired"] == 1
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"per": "date"}, {"count": "all"}, {"complete": True}, {"late": "ignore"}]
+)
+def test_a_stored_elapsed_since_partitions_goes_on(lake: MakeWorld, more: dict[str, Any]) -> None:
+    """With settings that are refused by now, because it never heeded them."""
+    here = lake()
+    form = {
+        "name": "s",
+        "target": {"assets": ["report"]},
+        "trigger": {
+            "elapsed": {"duration": "1h", "since": {"partitions": {"asset": "raw/orders", **more}}}
+        },
+        "enabled": True,
+    }
+    here.tick(0)
+    _store(here, form)
+    for region in ("emea", "amer", "apac"):
+        here.feed.arrive("raw/orders", f"2026-01-01|{region}", moment=at(5))
+    for seconds in (10, HOUR + 100, 2 * HOUR + 200, 3 * HOUR + 300):
+        here.tick(seconds)
+    assert len(runs(here)) == 3
+
+
+def _store(here: World, form: dict[str, Any]) -> None:
+    with here.database.begin() as tx:
+        place = locked(tx, "default", "here")
+        ScheduleStore().add(tx, place, [Schedule.stored(form)], Origin.API, at(1))
