@@ -260,6 +260,8 @@ class DispatcherSensor(EveryJobSensor):
         if key not in self._engines:
             targets = RepositoryTargets(repository, lambda: context.instance)
             declared = [resolved(s, repository.asset_graph) for s in self._schedules]
+            sources = frozenset(one.name for one in self._sources)
+            inventory = replace(inventory_of(repository), sources=sources)
             log = DagsterLog(context.instance, location=location, known_as=known_as)
             engine = Engine(
                 surroundings=Surroundings(
@@ -269,9 +271,7 @@ class DispatcherSensor(EveryJobSensor):
                 cluster=settings.cluster,
                 location=location,
                 owner=f"{origin.location_name}/{repository.name}" if origin else None,
-                inventory=replace(
-                    inventory_of(repository), sources=frozenset(one.name for one in self._sources)
-                ),
+                inventory=inventory,
                 feed=log,
                 lookup=log,
                 targets=targets,
@@ -279,6 +279,9 @@ class DispatcherSensor(EveryJobSensor):
                 sources=CodeSources(self._sources, repository),
                 update_schedules=self._update_schedules,
             )
+            # Kept before the warnings: an error in one must not open connections in each tick.
+            watch = Watch(engine, settings, self._numbers_every, shown=self._shown)
+            self._engines[key] = (engine, watch)
             for problem in unknown_parents(self._schedules, repository):
                 context.log.warning("it is never fresh: %s", problem)
             for schedule in declared:
@@ -287,10 +290,6 @@ class DispatcherSensor(EveryJobSensor):
                     context.log.warning(text, schedule.name, schedule.partitions, ", ".join(names))
             for caution in cautions(declared):
                 context.log.warning(caution)
-            self._engines[key] = (
-                engine,
-                Watch(engine, settings, self._numbers_every, shown=self._shown),
-            )
         # The instance of a tick ends with it; the feed has connections of its own.
         engine, watch = self._engines[key]
         assert isinstance(engine.targets, RepositoryTargets)
