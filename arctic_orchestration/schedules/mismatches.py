@@ -329,23 +329,23 @@ def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str
             has_partitions
             or form.get("partitions", "none") != "none"
             or any(field in row.spec for field in _OF_THE_CODE)
-            or ('"run"' in row.spec and _has_idle_run(form.get("trigger"), own))
+            or ('"run"' in row.spec and _hears_of_no_run(form.get("trigger"), own))
         )
         if not is_known or needs_more:
             found.add(row.id)
     return found
 
 
-def _has_idle_run(form: Any, own: Inventory) -> bool:
+def _hears_of_no_run(form: Any, own: Inventory) -> bool:
     """Returns whether a trigger, as written, has runs of a job that make none of its assets."""
     if isinstance(form, list):
-        return any(_has_idle_run(each, own) for each in form)
+        return any(_hears_of_no_run(each, own) for each in form)
     if not isinstance(form, dict):
         return False
     run = form.get("run")
     if isinstance(run, dict) and _never_together(run.get("job"), run.get("assets", ()), own):
         return True
-    return any(_has_idle_run(each, own) for each in form.values())
+    return any(_hears_of_no_run(each, own) for each in form.values())
 
 
 def _by_key(tx: sa.Connection, location: Location, known: Mapping[str, Inventory]) -> set[str]:

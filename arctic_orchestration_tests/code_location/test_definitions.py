@@ -286,6 +286,21 @@ def test_a_part_of_another_kind_is_refused_by_name() -> None:
     ]
 
 
+def test_a_selection_with_an_asset_that_no_run_makes_is_refused() -> None:
+    """A dashboard, say, that is declared only to be seen in the lineage."""
+    dashboard = dg.AssetSpec("dashboard", deps=["whole"])
+    selected = dg.AssetSelection.assets("whole").downstream()
+    merged = dg.Definitions.merge(
+        dg.Definitions(assets=[whole, dashboard, dg.AssetSpec("raw/a")], jobs=[work]),
+        Arctic(schedules=[Schedule(**{**GOOD, "target": selected})]).definitions(),
+    )
+    with pytest.raises((InvalidDefinition, dg.DagsterInvalidDefinitionError)) as refusal:
+        dg.Definitions.validate_loadable(merged)
+    (problem,) = problems(refusal.value)
+    assert (problem.field, problem.value) == ("Schedule(s).target.assets", "dashboard")
+    assert problem.expected == "an asset to run: no function makes it"
+
+
 def test_targets_and_configuration_are_taken_as_dagster_takes_them() -> None:
     """A definition of several assets, and a ``RunConfig``."""
 

@@ -173,8 +173,12 @@ def impossible_runs(schedules: Sequence[Schedule], graph: AssetGraph) -> list[In
 def _incomplete(
     schedule: Schedule, graph: AssetGraph, keys: Sequence[dg.AssetKey]
 ) -> Iterator[InvalidInput]:
-    """Yields assets of functions that cannot be subset, if some of their assets are missing."""
+    """Yields assets that no run makes, and parts of functions that cannot be subset."""
     for key in keys:
+        if not graph.get(key).is_executable:
+            field, name = f"Schedule({schedule.name}).target.assets", key.to_user_string()
+            yield InvalidInput(field, name, "an asset to run: no function makes it")
+            continue
         others = graph.get(key).execution_set_asset_keys - set(keys)
         if others:
             names = ", ".join(sorted(other.to_user_string() for other in others))
