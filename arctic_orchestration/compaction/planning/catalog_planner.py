@@ -85,15 +85,14 @@ class Planner:
         self._catalog = catalog
         self._discovery = discovery
         self._names: frozenset[str] = frozenset()
-        self._listed = False
         self._discovered_at: datetime | None = None
         self._memories: dict[str, Memory] = {}
         self._lock = threading.Lock()
 
     @property
-    def names(self) -> frozenset[str] | None:
-        """The tables that it plans, as the catalog listed them last; None before that."""
-        return self._names if self._listed else None
+    def names(self) -> frozenset[str]:
+        """The tables that it plans, as the catalog listed them last; empty before that."""
+        return self._names
 
     def discover(self) -> None:
         """Makes the next tick list the catalog's tables."""
@@ -151,7 +150,6 @@ class Planner:
 
     def _take(self, found: Collection[str], now: datetime) -> None:
         """Records which tables the catalog has, and which it no longer has."""
-        self._listed = True
         self._names = frozenset(name for name in found if self._selects(name))
         self._discovered_at = now
         with self._database.read() as tx:

@@ -69,15 +69,14 @@ class Observer:
         self._discovery = discovery
         self._discovered_at: datetime | None = None
         self._names: frozenset[str] = frozenset()
-        self._listed = False
         self._observed: dict[str, _Observed] = {}
         #: tables with a failed plan, and until when they are skipped
         self._paused: dict[str, datetime] = {}
 
     @property
-    def names(self) -> frozenset[str] | None:
-        """The tables that it plans, as the catalog listed them last; None before that."""
-        return self._names if self._listed else None
+    def names(self) -> frozenset[str]:
+        """The tables that it plans, as the catalog listed them last; empty before that."""
+        return self._names
 
     def tick(self, now: datetime, *, at_most: timedelta = LONGEST_TICK) -> PlanningCounts:
         """Plans the tables whose plan may differ from the last one.
@@ -91,7 +90,6 @@ class Observer:
         until = time.monotonic() + at_most.total_seconds()
         if self._discovered_at is None or now >= self._discovered_at + self._discovery:
             self._names = frozenset(filter(self._scope.covers, list_tables(self._catalog)))
-            self._listed = True
             self._discovered_at = now
         counts = PlanningCounts(tables=len(self._names))
 

@@ -1,9 +1,10 @@
 """Which tables of a catalog are compacted automatically, and whether they are."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from arctic_orchestration.errors import InvalidInput
 
@@ -54,20 +55,24 @@ class Scope:
         """Returns whether a pattern matches the name of a table."""
         return any(fnmatchcase(table, pattern) for pattern in self.tables)
 
-    def unmatched(self, tables: Collection[str] | None) -> tuple[str, ...]:
+    def unmatched(self, tables: frozenset[str]) -> tuple[str, ...]:
         """Returns the patterns that match none of some tables; none without tables."""
-        if not tables:
-            return ()
-        return tuple(
-            one
-            for one in self.tables
-            if one not in tables and not any(fnmatchcase(table, one) for table in tables)
-        )
+        return _unmatched(self.tables, tables) if tables else ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The patterns that are full table names."""
         return tuple(one for one in self.tables if _WILDCARDS.isdisjoint(one))
+
+
+@lru_cache(maxsize=4)
+def _unmatched(patterns: tuple[str, ...], tables: frozenset[str]) -> tuple[str, ...]:
+    # Cached, because each round asks, and a catalog may have 50,000 tables.
+    return tuple(
+        one
+        for one in patterns
+        if one not in tables and not any(fnmatchcase(table, one) for table in tables)
+    )
 
 
 #: every table is compacted
