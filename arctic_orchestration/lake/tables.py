@@ -199,8 +199,8 @@ def _unsupported(error: Exception) -> str:
 def list_tables(catalog: Catalog) -> list[str]:
     """Returns the identifiers of all tables, in all namespaces, sorted.
 
-    A table with a dot in a name of its identifier is left out, with a warning: no identifier could
-    tell it from a table of a deeper namespace.
+    Left out, with a warning, are namespaces that may not be listed, and tables with a dot in a name
+    of their identifier: no identifier could tell them from tables of a deeper namespace.
 
     Errors:
         CatalogUnavailable: the catalog did not answer, after several tries.
@@ -221,9 +221,17 @@ def list_tables(catalog: Catalog) -> list[str]:
             except NoSuchNamespaceError:
                 # It was dropped since.
                 continue
+            except ForbiddenError:
+                _warn_of_namespace(".".join(namespace))
+                continue
         return sorted(found)
 
     return answered(look, catalog.name)
+
+
+@cache
+def _warn_of_namespace(namespace: str) -> None:
+    _log.warning("the tables of %s are left out: the catalog refuses to list them", namespace)
 
 
 def _identifier(table: Identifier) -> str | None:

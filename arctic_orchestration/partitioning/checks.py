@@ -34,7 +34,11 @@ def described(definition: Definition) -> str:
         )
         return f"{rhythm} partitions from {start}{end} ({definition.timezone})"
     if isinstance(definition, dg.StaticPartitionsDefinition):
-        keys = definition.get_partition_keys()
+        try:
+            keys = definition.get_partition_keys()
+        except Exception as error:
+            # A class of the user may ask a service, which does not answer.
+            return f"partitions that cannot be listed now ({error})"
         more = f" and {len(keys) - _SHOWN} others" if len(keys) > _SHOWN else ""
         return f"the partitions {', '.join(keys[:_SHOWN])}{more}"
     if isinstance(definition, dg.DynamicPartitionsDefinition):

@@ -31,7 +31,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from arctic_orchestration.run_queue import aging
@@ -219,9 +219,10 @@ def queued_at_of(tags: Mapping[str, str]) -> datetime | None:
     """Returns when a run was submitted according to its tags; None: they do not say."""
     try:
         at = datetime.fromisoformat(tags[QUEUED_AT])
-    except (KeyError, ValueError):
+        # A moment at the end of the calendar may be none in UTC.
+        return at.astimezone(UTC) if at.tzinfo is not None else None
+    except (KeyError, ValueError, OverflowError):
         return None
-    return at if at.tzinfo is not None else None
 
 
 def _misspelled(run: RunFacts) -> Iterator[str]:

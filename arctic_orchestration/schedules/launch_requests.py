@@ -101,10 +101,19 @@ def hand_out(
     for job in queue.load(query=unleased(queue.tx, location, ended, now)):
         if job.id in later:
             continue
-        if is_shadowed(job):
+        # One that another version of the package stored must not stop the others.
+        try:
+            shadowed, request = is_shadowed(job), _request(job)
+        except Exception as error:
+            text = f"its stored request cannot be read: {error!r}"
+            if _is_out(queue, job, ended, now):
+                queue.wait(job, text)
+            else:
+                fail_launch(queue, job, text)
+            continue
+        if shadowed:
             queue.move(job, JobState.DISCARDED, SHADOWED, next_check_at=None, ended_at=queue.now)
             continue
-        request = _request(job)
         problem = problem_of(targets, request.target, job.partition_start, job.partition_end)
         if problem is not None:
             # An earlier hand-out may still become a run: the job must not end before it.

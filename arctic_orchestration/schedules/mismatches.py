@@ -322,6 +322,9 @@ def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str
     for row in rows:
         form = json.loads(row.spec)
         target = form.get("target", {})
+        if not isinstance(target, dict):
+            # Of another version of the package; the store reports it.
+            continue
         job, assets = target.get("job"), target.get("assets", ())
         is_known = (job is None or job in own.jobs) and own.executable.issuperset(assets)
         has_partitions = job in of_jobs or not partitioned.isdisjoint(assets)

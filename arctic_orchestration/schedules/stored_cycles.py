@@ -43,6 +43,9 @@ def _suspects(tx: sa.Connection, location: Location, made: JobAssets) -> set[str
     for row in rows:
         if row.id in heard:
             target = json.loads(row.spec).get("target", {})
+            if not isinstance(target, dict):
+                # Of another version of the package; the store reports it.
+                continue
             job, assets = target.get("job"), target.get("assets", ())
             writes[row.id] = run_keys(job, assets, location.name, made)
     left = set(writes)

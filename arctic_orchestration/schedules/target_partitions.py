@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from arctic_orchestration.event_log.escaping import is_storable
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.jobs import COMMON
 from arctic_orchestration.schedules.schedule import Schedule
@@ -20,6 +21,8 @@ from arctic_orchestration.schedules.targets import PartitionMap, TargetPartition
 from arctic_orchestration.schedules.triggers import Leaf, Ticks
 from arctic_orchestration.schedules.triggers.base import PartitionSource
 
+#: the longest key of a target partition in bytes: Postgres has a limit for indexes
+_LONGEST_KEY = 2_000
 #: the smallest difference between two moments
 _INSTANT = timedelta(microseconds=1)
 
@@ -117,7 +120,8 @@ class Placing:
         if match.event.kind is EventKind.TICK:
             if leaf.clock is None:
                 return (COMMON,)
-            return tuple(partitions.keys_at(leaf.clock, match.event.at))
+            keys = partitions.keys_at(leaf.clock, match.event.at)
+            return tuple(key for key in keys if _unusable(key) is None)
         event = match.event
         return None if partition_of(event) or _range_of(event) else (COMMON,)
 
@@ -144,13 +148,18 @@ class Placing:
         for match in matches:
             key = _key_of(match.event)
             targets = [found.get(one, ()) for one in ranges.get(key, (key,))]
-            scopes[id(match)] = tuple(dict.fromkeys(itertools.chain.from_iterable(targets)))
+            mapped = list(dict.fromkeys(itertools.chain.from_iterable(targets)))
+            scopes[id(match)] = tuple(one for one in mapped if _unusable(one) is None)
             if scopes[id(match)]:
                 continue
-            reason = problems.get(key) or (
-                f"{key} maps to no partition of {target_name(match.stored.schedule)}"
-                if key in found or key in ranges
-                else f"{key} is no partition of {match.event.subject}"
+            reason = (
+                problems.get(key)
+                or next(filter(None, map(_unusable, mapped)), None)
+                or (
+                    f"{key} maps to no partition of {target_name(match.stored.schedule)}"
+                    if key in found or key in ranges
+                    else f"{key} is no partition of {match.event.subject}"
+                )
             )
             deferred.append(Deferred(match=match, waits_for="match", reason=reason))
 
@@ -209,6 +218,18 @@ class Placing:
         if stored.id not in self._partitions:
             self._partitions[stored.id] = self._targets.partitions(stored.schedule.target)
         return self._partitions[stored.id]
+
+
+def _unusable(scope: str) -> str | None:
+    """Returns why a target partition cannot be a scope; None: it can.
+
+    Dagster takes keys from anywhere, such as the names of files.
+    """
+    if scope == COMMON:
+        return f"{COMMON} cannot be a target partition: it stands for all of them"
+    if not is_storable(scope) or len(scope.encode()) > _LONGEST_KEY:
+        return f"the database cannot hold the target partition {ascii(scope)[:80]}"
+    return None
 
 
 def _mapped(

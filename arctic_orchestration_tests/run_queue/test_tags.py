@@ -361,3 +361,9 @@ def test_an_aged_priority_goes_when_nothing_ages_any_more() -> None:
     assert int(first.tags["dagster/priority"]) < -1_000_000_000
     again = tagged(first, GROUPS_ALONE, NOON + timedelta(hours=1))
     assert int(again.tags["dagster/priority"]) > -1_000_000_000
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00"])
+def test_a_moment_beyond_the_calendar_is_none(text: str) -> None:
+    """Anybody may write the tag; the list of queued runs must not fail for it."""
+    assert queued_at_of({".dagster/arctic_queued_at": text}) is None

@@ -115,6 +115,17 @@ def test_a_stored_elapsed_since_partitions_goes_on(lake: MakeWorld, more: dict[s
     assert len(runs(here)) == 3
 
 
+def test_keys_that_no_database_holds_are_left_out_of_ticks(lake: MakeWorld) -> None:
+    """Of a cron for all partitions that are missing; and one that stands for all of them."""
+    keys = ["a", "caf\udce9", "*", "b" * 2_001]
+    assets = {**ASSETS, "areas": {"partitions": {"static": keys}}}
+    every = on.cron("0 0 * * *", partition="all_missing")
+    other = daily("other", target="report", partitions="none", trigger=on.cron("0 0 * * *"))
+    here = lake(daily(target={"assets": ["areas"]}, trigger=every), other, assets=assets)
+    here.tick(DAY)
+    assert sorted(runs(here)) == ["None", "a"]
+
+
 def _store(here: World, form: dict[str, Any]) -> None:
     with here.database.begin() as tx:
         place = locked(tx, "default", "here")

@@ -227,7 +227,7 @@ def _reported_state(observation: dg.AssetObservation) -> _State:
     return _State(
         snapshot=str(values.get(SNAPSHOT)),
         record=str(values.get(RECORD, "")),
-        tasks=int(values.get(TASKS) or 0),
+        tasks=tasks if isinstance(tasks := values.get(TASKS), int) else 0,
         refused=REFUSED in values,
     )
 

@@ -7,6 +7,7 @@ consumer's working set and not on waiting jobs. So it is a sensor of its own, ov
 as a program's block.
 """
 
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +30,7 @@ TOKEN_TAG = ".dagster/arctic_consumer_token"
 #: the minimum duration of a lease, in ticks
 _TICKS = 3
 
+_log = logging.getLogger("arctic.consumers")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
 _A_NAME = re.compile(r"[A-Za-z0-9_]+")
 #: the maximum length of an error's text
@@ -92,6 +94,22 @@ def consumer_sensor(
         raise InvalidDefinition([InvalidInput("target", target, f"{_TARGET}: {error}")]) from error
 
 
+def _confined(where: Where | None) -> Where | None:
+    """Returns a filter that leaves out a partition for which the user's function raises."""
+    if not callable(where):
+        return where
+
+    def wanted(partition: ConsumedPartition) -> bool:
+        # The others must go on.
+        try:
+            return bool(where(partition))
+        except Exception as error:
+            _log.warning("where failed for partition %s, which waits: %r", partition.key, error)
+            return False
+
+    return wanted
+
+
 def _check(consumer: object, at_once: object, where: Any, interval_seconds: object) -> None:
     problems = []
     if not isinstance(consumer, PartitionConsumer):
@@ -140,7 +158,7 @@ class _Following:
     ) -> None:
         self._consumer = consumer
         self._at_once = at_once
-        self._where = where
+        self._where = _confined(where)
         self._request = request
         self._followers: dict[tuple[str, ...], Follower] = {}
 

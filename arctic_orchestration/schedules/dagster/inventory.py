@@ -1,6 +1,7 @@
 """Takes the inventory of a loaded code location."""
 
 import json
+import logging
 from typing import Any
 
 import dagster as dg
@@ -13,6 +14,7 @@ from arctic_orchestration.schedules.inventory import Inventory, Partitioning
 
 #: More static partitions are not stored: each inventory is one text in the database.
 _MOST_KEYS = 10_000
+_log = logging.getLogger(__name__)
 #: the longest form of a definition that is stored, in characters
 _LONGEST_FORM = 200_000
 
@@ -66,9 +68,14 @@ def _mappings(graph: AssetGraph) -> dict[str, dict[str, str]]:
 def _known(
     definition: dg.PartitionsDefinition[Any] | None, known: dict[Any, Partitioning | None]
 ) -> Partitioning | None:
-    if definition not in known:
-        known[definition] = _partitioning(definition)
-    return known[definition]
+    # A class of the user may ask a service for its keys, which must not stop all schedules.
+    try:
+        if definition not in known:
+            known[definition] = _partitioning(definition)
+        return known[definition]
+    except Exception as error:
+        _log.warning("partitions of %s are not known: %r", type(definition).__name__, error)
+        return None
 
 
 def _partitioning(definition: dg.PartitionsDefinition[Any] | None) -> Partitioning | None:

@@ -86,7 +86,9 @@ class ScheduleFilter:
         if self.events is not None and not _takes(form, self.events, location):
             return False
         target = form.get("target", {})
-        targets = (target.get("job"), *target.get("assets", ()))
+        # One of another version of the package has no such target.
+        known = target if isinstance(target, dict) else {}
+        targets = (known.get("job"), *known.get("assets", ()))
         if self.target is not None and self.target not in targets:
             return False
         return self.trigger is None or self.trigger in _kinds(form.get("trigger"))
