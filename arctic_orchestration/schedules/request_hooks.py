@@ -88,8 +88,18 @@ class NoHooks:
 
 
 def questions(queue: JobQueue, query: sa.Select[Any], names: Sequence[str]) -> list[Question]:
-    """Returns what has to be asked before the jobs of a query can be handed out."""
-    return [_question(queue.tx, job) for job in undecided(queue, query, names)]
+    """Returns what has to be asked before the jobs of a query can be handed out.
+
+    A job whose stored request cannot be read fails; no hand-out had it before.
+    """
+    asked = []
+    for job in undecided(queue, query, names):
+        try:
+            asked.append(_question(queue.tx, job))
+        except Exception as error:
+            fail_launch(queue, job, f"its stored request cannot be read: {error!r}")
+    queue.flush()
+    return asked
 
 
 def undecided(queue: JobQueue, query: sa.Select[Any], names: Sequence[str]) -> list[Job]:

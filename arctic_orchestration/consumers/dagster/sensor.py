@@ -98,13 +98,16 @@ def _confined(where: Where | None) -> Where | None:
     """Returns a filter that leaves out a partition for which the user's function raises."""
     if not callable(where):
         return where
+    reported: set[str] = set()
 
     def wanted(partition: ConsumedPartition) -> bool:
         # The others must go on.
         try:
             return bool(where(partition))
         except Exception as error:
-            _log.warning("where failed for partition %s, which waits: %r", partition.key, error)
+            if partition.key not in reported:
+                reported.add(partition.key)
+                _log.warning("where failed for partition %s, which waits: %r", partition.key, error)
             return False
 
     return wanted
