@@ -84,15 +84,11 @@ class Planner:
         self._database = database
         self._catalog = catalog
         self._discovery = discovery
-        self._names: frozenset[str] = frozenset()
+        #: the tables that it plans, as the catalog listed them last
+        self.names: frozenset[str] = frozenset()
         self._discovered_at: datetime | None = None
         self._memories: dict[str, Memory] = {}
         self._lock = threading.Lock()
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The tables that it plans, as the catalog listed them last; empty before that."""
-        return self._names
 
     def discover(self) -> None:
         """Makes the next tick list the catalog's tables."""
@@ -123,7 +119,7 @@ class Planner:
         with self._database.read() as tx:
             rows = {row.name: row for row in tables.all_tables(tx)}
         turn, unchanged = self._turn(rows, now)
-        counts, silent = PlanningCounts(tables=len(self._names), unchanged=unchanged), 0
+        counts, silent = PlanningCounts(tables=len(self.names), unchanged=unchanged), 0
 
         def hear(ended: Ended[PlanningCounts]) -> bool:
             nonlocal counts, silent
@@ -150,7 +146,7 @@ class Planner:
 
     def _take(self, found: Collection[str], now: datetime) -> None:
         """Records which tables the catalog has, and which it no longer has."""
-        self._names = frozenset(name for name in found if self._selects(name))
+        self.names = frozenset(name for name in found if self._selects(name))
         self._discovered_at = now
         with self._database.read() as tx:
             known = [row.name for row in tables.all_tables(tx) if row.gone_at is None]
@@ -166,7 +162,7 @@ class Planner:
     def _turn(self, rows: Mapping[str, CompactionTable], now: datetime) -> tuple[list[str], int]:
         """Returns the tables to check, longest unchecked first, and how many have not changed."""
         found, known = [], dict[str, Memory]()
-        for name in self._names:
+        for name in self.names:
             row, memory = rows.get(name), self._memories.get(name)
             if row is not None and row.rests(now):
                 continue
@@ -204,7 +200,7 @@ class Planner:
                 continue
             memory = self._memories.get(row.name)
             paused = memory is not None and memory.failures > 0 and memory.waits(row, now)
-            if row.name in self._names and row.name not in done and not paused:
+            if row.name in self.names and row.name not in done and not paused:
                 return row.name
         return None
 
@@ -217,7 +213,7 @@ class Planner:
             if row is not None:
                 self._forget(name, now)
             with self._lock:
-                self._names -= {name}
+                self.names -= {name}
             return PlanningCounts()
         looked = PlanningCounts(looked=1)
         try:

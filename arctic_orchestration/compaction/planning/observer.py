@@ -68,15 +68,11 @@ class Observer:
         self._scope = scope
         self._discovery = discovery
         self._discovered_at: datetime | None = None
-        self._names: frozenset[str] = frozenset()
+        #: the tables that it plans, as the catalog listed them last
+        self.names: frozenset[str] = frozenset()
         self._observed: dict[str, _Observed] = {}
         #: tables with a failed plan, and until when they are skipped
         self._paused: dict[str, datetime] = {}
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The tables that it plans, as the catalog listed them last; empty before that."""
-        return self._names
 
     def tick(self, now: datetime, *, at_most: timedelta = LONGEST_TICK) -> PlanningCounts:
         """Plans the tables whose plan may differ from the last one.
@@ -89,9 +85,9 @@ class Observer:
         catalog_binding.require_same(self._database, self._catalog)
         until = time.monotonic() + at_most.total_seconds()
         if self._discovered_at is None or now >= self._discovered_at + self._discovery:
-            self._names = frozenset(filter(self._scope.covers, list_tables(self._catalog)))
+            self.names = frozenset(filter(self._scope.covers, list_tables(self._catalog)))
             self._discovered_at = now
-        counts = PlanningCounts(tables=len(self._names))
+        counts = PlanningCounts(tables=len(self.names))
 
         def hear(ended: Ended[PlanningCounts]) -> bool:
             nonlocal counts
@@ -103,7 +99,7 @@ class Observer:
             counts = counts.plus(ended.result or PlanningCounts(troubled=1))
             return True
 
-        due = [name for name in sorted(self._names) if self._is_due(name, now)]
+        due = [name for name in sorted(self.names) if self._is_due(name, now)]
         begun = self._jobs.run(
             due, lambda name: self._look(name, now), hear, until - time.monotonic()
         )
