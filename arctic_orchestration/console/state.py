@@ -1,10 +1,11 @@
 """Opens the state database for a command."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import sqlalchemy as sa
 import typer
 
 from arctic_orchestration.errors import ConfigurationError, InvalidInput
@@ -72,6 +73,21 @@ def readable_database(settings: Settings) -> Database | None:
         return database
     database.close()
     return None
+
+
+@contextmanager
+def read_state() -> Iterator[tuple[sa.Connection, str] | None]:
+    """Reads the state database of the environment's settings, for its cluster.
+
+    Yields None if :func:`readable_database` does: a check must neither make nor migrate one.
+    """
+    settings = Settings.from_environment()
+    database = readable_database(settings)
+    if database is None:
+        yield None
+        return
+    with closing(database), database.read() as tx:
+        yield tx, settings.cluster
 
 
 def _is_there(file: Path) -> bool:

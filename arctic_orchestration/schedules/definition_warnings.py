@@ -10,7 +10,6 @@ from arctic_orchestration.schedules import cycles
 from arctic_orchestration.schedules.coincidence import cron_leaves, is_cron
 from arctic_orchestration.schedules.constraints import Delay, MinimumInterval, Rate, Window
 from arctic_orchestration.schedules.constraints.base import Constraint
-from arctic_orchestration.schedules.constraints.window import YEAR
 from arctic_orchestration.schedules.triggers import (
     AllOf,
     AnyOf,
@@ -29,8 +28,8 @@ _HOUR = timedelta(hours=1)
 #: A Monday; a window's openings repeat each week, apart from clock changes.
 _BEGIN = datetime(2027, 6, 7, tzinfo=UTC)
 _WEEK_OF_OPENINGS = 9
-#: the ticks of a cron expression that are followed
-_TICKS = 1_000
+#: The ticks of a cron expression that are followed: finding one takes some 0.4 ms.
+_TICKS = 8
 
 
 def cautions(schedules: Iterable["Schedule"]) -> list[str]:
@@ -63,9 +62,9 @@ def _of_timeout(schedule: "Schedule") -> Iterator[str]:
         longest = _longest_hold(constraint)
         if isinstance(constraint, Delay):
             delay = max(delay, constraint.duration)
-        elif constraint.otherwise != "hold" or _always_open(constraint, schedule):
-            continue
-        elif longest >= timeout:
+        elif constraint.otherwise == "hold" and longest >= timeout:
+            if _is_open_at_ticks(constraint, schedule):
+                continue
             yield (
                 f"constraints[{number}].{constraint.kind}: it can hold a job for "
                 f"{format_duration(longest)}, and the job is discarded after the timeout, "
@@ -81,15 +80,15 @@ def _of_timeout(schedule: "Schedule") -> Iterator[str]:
         )
 
 
-def _always_open(constraint: Constraint, schedule: "Schedule") -> bool:
-    """Returns whether all ticks of a year, or the next thousand, lie in a window."""
+def _is_open_at_ticks(constraint: Constraint, schedule: "Schedule") -> bool:
+    """Returns whether the next ticks of crons, of a week or more, lie in a window."""
     if not isinstance(constraint, Window) or not is_cron(schedule.trigger):
         return False
     for cron in cron_leaves([schedule.trigger]):
         at = _BEGIN
         for _ in range(_TICKS):
             tick = cron.next_tick(at, schedule.name)
-            if tick is None or tick > _BEGIN + YEAR:
+            if tick is None:
                 break
             if not constraint.is_open(tick):
                 return False

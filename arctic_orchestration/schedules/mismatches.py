@@ -273,13 +273,13 @@ def _without_partition(schedule: Schedule, own: Inventory) -> Iterator[Mismatch]
 def _made_by(place: str, leaf: Run, own: Inventory) -> Iterator[Mismatch]:
     """Yields the assets of a trigger if the runs of its job make none of them."""
     made = own.job_assets.get(leaf.job or "", ())
-    if leaf.job in own.jobs and _never_together(leaf.job, leaf.assets, own):
+    if leaf.job in own.jobs and _makes_none(leaf.job, leaf.assets, own):
         expected = f"an asset that {leaf.job} makes{near(leaf.assets[0], made)}"
         value = leaf.assets[0] if len(leaf.assets) == 1 else list(leaf.assets)
         yield Mismatch(problem=InvalidInput(f"{place}.assets", value, expected), refused=True)
 
 
-def _never_together(job: str | None, assets: Sequence[str], own: Inventory) -> bool:
+def _makes_none(job: str | None, assets: Sequence[str], own: Inventory) -> bool:
     """Returns whether no run of a job makes one of some assets.
 
     Earlier versions of the package stored nothing of what jobs make.
@@ -332,23 +332,23 @@ def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str
             has_partitions
             or form.get("partitions", "none") != "none"
             or any(field in row.spec for field in _OF_THE_CODE)
-            or ('"run"' in row.spec and _hears_of_no_run(form.get("trigger"), own))
+            or ('"run"' in row.spec and _has_impossible_run(form.get("trigger"), own))
         )
         if not is_known or needs_more:
             found.add(row.id)
     return found
 
 
-def _hears_of_no_run(form: Any, own: Inventory) -> bool:
+def _has_impossible_run(form: Any, own: Inventory) -> bool:
     """Returns whether a trigger, as written, has runs of a job that make none of its assets."""
     if isinstance(form, list):
-        return any(_hears_of_no_run(each, own) for each in form)
+        return any(_has_impossible_run(each, own) for each in form)
     if not isinstance(form, dict):
         return False
     run = form.get("run")
-    if isinstance(run, dict) and _never_together(run.get("job"), run.get("assets", ()), own):
+    if isinstance(run, dict) and _makes_none(run.get("job"), run.get("assets", ()), own):
         return True
-    return any(_hears_of_no_run(each, own) for each in form.values())
+    return any(_has_impossible_run(each, own) for each in form.values())
 
 
 def _by_key(tx: sa.Connection, location: Location, known: Mapping[str, Inventory]) -> set[str]:

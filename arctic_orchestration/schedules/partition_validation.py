@@ -1,7 +1,6 @@
 """Finds partition settings that a schedule's target, or an asset, does not support."""
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 
 import dagster as dg
 
@@ -19,8 +18,8 @@ from arctic_orchestration.partitioning.target import (
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import AnyOf, Leaf, Partitions, Trigger
 
-#: the time in which windows of all lengths occur, and the partitions looked at from each end
-_YEARS, _LOOKED_AT = timedelta(days=800), 60
+#: how many windows of time are looked at, and the partitions at most
+_LOOKED_AT, _MOST = 70, 1_000
 
 
 def partition_problems(
@@ -169,20 +168,26 @@ def _mapping(
 def _count(place: str, leaf: Partitions, target: PartitionedTarget) -> Iterator[InvalidInput]:
     """Refuses a count that no target partition can reach.
 
-    Of windows of time, those of two years are looked at: the first one may be shorter. Other
-    definitions are left alone if they have too many partitions.
+    Of windows of time the first seventy are looked at, as the first one may be shorter: until one
+    has enough, which most often is the first. Other definitions are left alone if they have too
+    many partitions.
     """
     if has_dynamic_keys(target.definition) or not leaf.distinct:
         return
     windows = windows_of(target.definition)
-    later = windows.start + _YEARS if windows is not None else None
+    first = (
+        windows.get_next_partition_window(windows.start, respect_bounds=False) if windows else None
+    )
+    later = first.start + _LOOKED_AT * (first.end - first.start) if first else None
     keys = existing_keys(target.definition, later, lambda _: ())
-    if windows is None and len(keys) > 2 * _LOOKED_AT:
+    if windows is None and len(keys) > _MOST:
         return
-    mapping = target.map_of(leaf.asset, leaf.source)
-    looked_at = dict.fromkeys((*keys[:_LOOKED_AT], *keys[-_LOOKED_AT:]))
-    sources = max((len(mapping.sources_of(key, later)) for key in looked_at), default=0)
-    # A day may be an hour longer than these.
-    if sources and isinstance(leaf.count, int) and leaf.count > sources + sources // 20:
+    mapping, sources = target.map_of(leaf.asset, leaf.source), 0
+    for key in keys[:_MOST]:
+        sources = max(sources, len(mapping.sources_of(key, later)))
+        # A day may be an hour longer than these.
+        if isinstance(leaf.count, int) and leaf.count <= sources + sources // 20:
+            return
+    if sources:
         expected = f"at most {sources}: so many partitions of {leaf.asset} make one of the target"
         yield InvalidInput(f"{place}.count", leaf.count, expected)

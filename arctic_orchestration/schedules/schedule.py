@@ -15,6 +15,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic_core import to_jsonable_python
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.quantities import Duration
@@ -260,7 +261,13 @@ class Schedule(Specification):
     @classmethod
     def _storable(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
         # A stored schedule must equal the declared one.
-        return dict(json_form(value))
+        form = dict(json_form(value))
+        try:
+            # As to_form() does, which would fail each tick.
+            to_jsonable_python(list(form.values()))
+        except UnicodeEncodeError as error:
+            raise ValueError(f"keys without half of a surrogate pair: {error.object!a}") from None
+        return form
 
     @property
     def trigger_assets(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 
 from arctic_orchestration import Arctic, Schedule, on
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.partitioning.maps import PartitionMap
 from arctic_orchestration.schedules.dagster.partitioned_targets import without_partitions
 
 daily = dg.DailyPartitionsDefinition("2026-01-01")
@@ -204,6 +205,22 @@ def test_a_count_is_judged_by_the_partition_with_the_most(
     assert problem.field == "Schedule(s).trigger.partitions.count"
     # Another branch makes jobs all the same.
     load(on.partitions("sales", count=most + 2) | on.quiet("sales", "10m"))
+
+
+def test_a_count_that_the_first_partition_reaches_costs_one_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A code location may have thousands of them."""
+    looked_at: list[str] = []
+    sources_of = PartitionMap.sources_of
+
+    def look(self: PartitionMap, key: str, *at: Any) -> tuple[str, ...]:
+        looked_at.append(key)
+        return sources_of(self, key, *at)
+
+    monkeypatch.setattr(PartitionMap, "sources_of", look)
+    assert refused(trigger=on.partitions("orders", count=3)) == ()
+    assert looked_at == ["2026-01-01"]
 
 
 def test_keys_with_a_part_that_is_dynamic_are_not_known_when_the_code_loads() -> None:

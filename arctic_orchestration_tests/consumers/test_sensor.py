@@ -198,6 +198,26 @@ def test_no_more_runs_at_once_than_allowed(place: Place) -> None:
 
 
 @ON_SQLITE
+def test_a_partition_for_which_the_filter_fails_waits_alone(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is reported once."""
+
+    def of_numbers(partition: ConsumedPartition) -> bool:
+        return int(partition.key.replace("-", "")) > 0
+
+    here = definitions("unpartitioned", PartitionConsumer("days", name="each"), where=of_numbers)
+    arrive(place.instance, "days", "2026-01-01", "oops", "2026-01-02")
+    for _ in range(2):
+        delivered = place.tick(here)
+        assert [one.tags["arctic/partition"] for one in delivered] == ["2026-01-01", "2026-01-02"]
+    assert [text for text in caplog.messages if "where" in text] == [
+        "where failed for partition oops, which waits: "
+        "ValueError(\"invalid literal for int() with base 10: 'oops'\")"
+    ]
+
+
+@ON_SQLITE
 def test_a_run_that_cannot_be_requested_fails_alone(place: Place) -> None:
     """The other partitions run; a request of one's own is taken as it is made."""
 

@@ -4,7 +4,7 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,8 @@ from arctic_orchestration.cli.doctor import run_queue_checks
 from arctic_orchestration.cli.doctor.state_checks import Use, uses
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
-from arctic_orchestration.console.state import readable_database
+from arctic_orchestration.console.state import read_state
 from arctic_orchestration.quantities import format_duration
-from arctic_orchestration.settings import Settings
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
@@ -112,12 +111,10 @@ def adopted(instance: "DagsterInstance") -> list[Finding]:
     from arctic_orchestration.schedules.dagster.adoption.instigators import is_fenced
     from arctic_orchestration.schedules.views.adoptions import steps
 
-    settings = Settings.from_environment()
-    database = readable_database(settings)
-    if database is None:
-        return []
-    with closing(database), database.read() as tx:
-        known = steps(tx, settings.cluster)
+    with read_state() as state:
+        if state is None:
+            return []
+        known = steps(*state)
     return [
         Finding(
             check=f"adopted {state.name}",

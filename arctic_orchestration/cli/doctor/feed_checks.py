@@ -6,9 +6,8 @@ import sqlalchemy as sa
 
 from arctic_orchestration.console.display import counted
 from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
-from arctic_orchestration.console.state import readable_database
+from arctic_orchestration.console.state import read_state
 from arctic_orchestration.errors import LogWentBack
-from arctic_orchestration.settings import Settings
 from arctic_orchestration.state import unreadable_events
 from arctic_orchestration.state.consumer_tables import consumers
 from arctic_orchestration.state.tables import locations
@@ -47,23 +46,19 @@ def positions(instance: "DagsterInstance") -> list[Finding]:
     from arctic_orchestration.event_log.dagster_log import DagsterLog
     from arctic_orchestration.event_log.feed import Position
 
-    settings = Settings.from_environment()
-    database = readable_database(settings)
-    if database is None:
-        return []
-    try:
-        with database.read() as tx:
-            rows = [
-                (kind, words, row)
-                for table, kind, words in _READERS
-                for row in tx.execute(
-                    sa.select(table.c.name, table.c.position, table.c.storage_id)
-                    .where(table.c.cluster == settings.cluster)
-                    .order_by(table.c.name)
-                )
-            ]
-    finally:
-        database.close()
+    with read_state() as state:
+        if state is None:
+            return []
+        tx, cluster = state
+        rows = [
+            (kind, words, row)
+            for table, kind, words in _READERS
+            for row in tx.execute(
+                sa.select(table.c.name, table.c.position, table.c.storage_id)
+                .where(table.c.cluster == cluster)
+                .order_by(table.c.name)
+            )
+        ]
     log = DagsterLog(instance)
     found = []
     for kind, words, row in rows:
@@ -81,16 +76,11 @@ def positions(instance: "DagsterInstance") -> list[Finding]:
 
 def unreadable() -> list[Finding]:
     """Finds events that were set aside."""
-    settings = Settings.from_environment()
-    database = readable_database(settings)
-    if database is None:
-        return []
-    try:
-        with database.read() as tx:
-            newest = unreadable_events.listed(tx, settings.cluster, limit=1)
-            total = unreadable_events.count(tx, settings.cluster)
-    finally:
-        database.close()
+    with read_state() as state:
+        if state is None:
+            return []
+        newest = unreadable_events.listed(*state, limit=1)
+        total = unreadable_events.count(*state)
     if not newest:
         return []
     last = newest[0]

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.console.display import counted
 from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
-from arctic_orchestration.console.state import readable_database
+from arctic_orchestration.console.state import read_state
 from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.freshness import definitions
 from arctic_orchestration.freshness.dagster.plain_assets import PlainAssets
@@ -16,7 +16,6 @@ from arctic_orchestration.freshness.views.overview import task_overview
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.schedules.inventory import assets_of, inventories
 from arctic_orchestration.schedules.lookup import near
-from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.consumer_tables import consumer_partitions
 from arctic_orchestration.state.consumer_tables import consumers as consumer_rows
 from arctic_orchestration.state.dialect import database_time
@@ -27,19 +26,16 @@ _GONE = timedelta(days=1)
 
 def tasks_and_consumers() -> list[Finding]:
     """Finds tasks that no sensor runs, unknown parents and assets, and partitions given up."""
-    settings = Settings.from_environment()
-    database = readable_database(settings)
-    if database is None:
-        return []
-    try:
-        with database.read() as tx:
-            now = database_time(tx)
-            cluster = settings.cluster
-            of_consumers = [*_discarded(tx, cluster), *_without_asset(tx, cluster)]
-            parents = _unknown_parents(tx, cluster)
-            return [*_locations(tx, cluster, now), *parents, *of_consumers]
-    finally:
-        database.close()
+    with read_state() as state:
+        if state is None:
+            return []
+        tx, cluster = state
+        return [
+            *_locations(tx, cluster, database_time(tx)),
+            *_unknown_parents(tx, cluster),
+            *_discarded(tx, cluster),
+            *_without_asset(tx, cluster),
+        ]
 
 
 def _locations(tx: sa.Connection, cluster: str, now: datetime) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from arctic_orchestration.cli.doctor.state_checks import Use, uses
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.dagster_errors import dagster_message
 from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
-from arctic_orchestration.console.state import readable_database, sqlite_file
+from arctic_orchestration.console.state import read_state, sqlite_file
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue import pauses, waits
@@ -141,18 +141,13 @@ def _without_runs(rules: Rules, instance: "DagsterInstance") -> list[Finding]:
     ]
     known = _known_runs()
     if known and (names := list(unmatched(rules, known))):
-        keys = {(kind, name): _tag_of(kind, name) for kind, name in names}
-        seen = {
-            (key, value)
-            for key, values in instance.get_run_tags(tag_keys=sorted({k for k, _ in keys.values()}))
-            for value in values
-        }
-        used = seen | {(key, None) for key, _ in seen}
+        keys = {(kind, name): f"{PREFIX}{kind[:-1]}.{name}" for kind, name in names}
+        tags = dict(instance.get_run_tags(tag_keys=[QUEUE, *keys.values()]))
         texts += [
             f"{kind[:-1]} {name}: matches no job and no asset that code locations with schedules "
             "have, and no run was under it"
             for kind, name in names
-            if keys[kind, name] not in used
+            if not (name in tags.get(QUEUE, ()) if kind == "queues" else keys[kind, name] in tags)
         ]
     if not texts:
         return []
@@ -165,15 +160,8 @@ def _without_runs(rules: Rules, instance: "DagsterInstance") -> list[Finding]:
 
 def _known_runs() -> list[RunFacts]:
     """Returns a run of each job and of all assets, of the code locations that store theirs."""
-    settings = Settings.from_environment()
-    database = readable_database(settings)
-    if database is None:
-        return []
-    try:
-        with database.read() as tx:
-            found = inventories(tx, settings.cluster).values()
-    finally:
-        database.close()
+    with read_state() as state:
+        found = inventories(*state).values() if state is not None else ()
     runs = [
         RunFacts(job=job, assets=inventory.job_assets.get(job, ()))
         for inventory in found
@@ -182,11 +170,6 @@ def _known_runs() -> list[RunFacts]:
     return runs + [
         RunFacts(job="__ASSET_JOB", assets=tuple(inventory.assets)) for inventory in found
     ]
-
-
-def _tag_of(kind: str, name: str) -> tuple[str, str | None]:
-    """Returns the tag of runs under a rule, and its value if that matters."""
-    return (QUEUE, name) if kind == "queues" else (f"{PREFIX}{kind[:-1]}.{name}", None)
 
 
 def _counted(rules: Rules) -> str:

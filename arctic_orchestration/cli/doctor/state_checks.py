@@ -11,7 +11,7 @@ from arctic_orchestration import private_files
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.display import counted, moment
 from arctic_orchestration.console.findings import GOOD, WARNING, Finding
-from arctic_orchestration.console.state import readable_database, sqlite_file
+from arctic_orchestration.console.state import read_state, sqlite_file
 from arctic_orchestration.consumers.store import IS_THERE
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.freshness import definitions
@@ -77,20 +77,16 @@ def permissions() -> list[Finding]:
 
 def locations() -> list[Finding]:
     """Finds locations of the cluster whose dispatchers do not tick."""
-    settings = Settings.from_environment()
-    database = readable_database(settings)
-    if database is None:
-        return []
-    try:
-        with database.read() as tx:
-            found = list_locations(tx, settings.cluster, utc_now())
-            of_schedules = [
-                finding
-                for listed in found
-                for finding in _schedules(tx, location_by_name(tx, settings.cluster, listed.name))
-            ]
-    finally:
-        database.close()
+    with read_state() as state:
+        if state is None:
+            return []
+        tx, cluster = state
+        found = list_locations(tx, cluster, utc_now())
+        of_schedules = [
+            finding
+            for listed in found
+            for finding in _schedules(tx, location_by_name(tx, cluster, listed.name))
+        ]
     return of_schedules + [
         Finding(
             check=f"location {listed.name}",
@@ -143,33 +139,23 @@ def _some(remarks: Sequence[str]) -> str:
 
 def sends_notices() -> bool:
     """Returns whether a code location ticks, and so sends notices; true if that is unknown."""
-    settings = Settings.from_environment()
-    database = readable_database(settings)
-    if database is None:
-        return True
-    try:
-        with database.read() as tx:
-            now = utc_now()
-            alive = any(one.alive for one in list_locations(tx, settings.cluster, now))
-            tasks_tick = {cluster for cluster, _ in definitions.live_locations(tx, now)}
-            return alive or settings.cluster in tasks_tick
-    finally:
-        database.close()
+    with read_state() as state:
+        if state is None:
+            return True
+        (tx, cluster), now = state, utc_now()
+        alive = any(one.alive for one in list_locations(tx, cluster, now))
+        return alive or cluster in {place for place, _ in definitions.live_locations(tx, now)}
 
 
 def uses() -> frozenset[Use]:
     """Returns the features with rows in the state database; empty if it cannot be read."""
     try:
-        database = readable_database(Settings.from_environment())
+        with read_state() as state:
+            if state is None:
+                return frozenset()
+            known = sa.select(*(sa.exists(rows) for _, rows in _ROWS))
+            found = state[0].execute(known).one()
     except ArcticError:
         # Another check reports it.
         return frozenset()
-    if database is None:
-        return frozenset()
-    try:
-        with database.read() as tx:
-            known = sa.select(*(sa.exists(rows) for _, rows in _ROWS))
-            found = tx.execute(known).one()
-    finally:
-        database.close()
     return frozenset(use for (use, _), has in zip(_ROWS, found, strict=True) if has)
