@@ -185,26 +185,41 @@ def test_a_launcher_under_which_two_runs_of_a_job_may_begin_is_a_remark(
     assert found()["run launcher"] == (GOOD, "ArcticRunLauncher", "")
 
 
+def rules() -> list[str]:
+    """What is found of rules, each without its reason."""
+    return [one.found.partition(":")[0] for one in examine() if one.check == "rules"]
+
+
 def test_rules_that_no_run_can_be_under_are_found(ruled: MakeQueue, database_url: str) -> None:
     """By what code locations store of their jobs; a rule that a run was under is no typo."""
     few = {"limit": 1, "match": {"job": "lod_*"}}
     queue = ruled(
         groups={"few": few, "other": few, "loads": {"limit": 1, "match": {"job": "load_*"}}},
-        queues={"low": {"match": {"asset": "raw/evnts"}}},
+        queues={
+            "all": {"match": {"job": "*"}},
+            "backfills": {"match": {"tags": {"dagster/backfill": "*"}}},
+            "low": {"level": 1, "match": {"asset": "raw/evnts"}},
+        },
     )
     queue.iterate()
-    assert "rules" not in found()
+    hidden = (
+        "queue backfills: all runs that it matches are in queue all, which comes first",
+        "give backfills a higher level than all has",
+    )
+    assert found()["rules"] == (WARNING, *hidden)
     database = Database(database_url)
     with database.begin() as tx:
         place = locked(tx, "default", "flights")
         inventory = Inventory(jobs=frozenset({"load_crm"}), assets={"raw/events": None})
         store(tx, place, inventory, NOON)
     database.close()
-    text = "matches no job and no asset that code locations with schedules have, and no run was"
-    low, few_, other = (f"{rule}: {text} under it" for rule in ("queue low", "group few",
-                                                                "group other"))  # fmt: skip
-    assert found()["rules"][:2] == (WARNING, f"{few_}; {other}; {low}")
+    assert rules() == ["queue backfills", "group few", "group other", "queue low"]
     queue.submit("refund", tags={"arctic/group": "other"})
-    assert found()["rules"][:2] == (WARNING, f"{few_}; {low}")
+    assert rules() == ["queue backfills", "group few", "queue low"]
     queue.submit("refund", tags={"arctic/queue": "low"})
-    assert found()["rules"][:2] == (WARNING, few_)
+    assert rules() == ["queue backfills", "group few"]
+    assert found()["rules"][1:] == (
+        "group few: matches no job and no asset that code locations with schedules have, and no "
+        "run was under it",
+        "check its match in dagster.yaml, unless it is for a code location without schedules",
+    )

@@ -135,27 +135,30 @@ def _held(rules: Rules, paused: Paused, now: datetime) -> list[Finding]:
 
 def _without_runs(rules: Rules, instance: "DagsterInstance") -> list[Finding]:
     """Finds rules that select no run; one that a run has been under is no typo."""
-    texts = [
-        f"queue {name}: all runs that it matches are in queue {first}, which comes first"
+    hidden = [
+        (
+            f"queue {name}: all runs that it matches are in queue {first}, which comes first",
+            f"give {name} a higher level than {first} has",
+        )
         for name, first in shadowed(rules)
     ]
     known = _known_runs()
-    if known and (names := list(unmatched(rules, known))):
-        keys = {(kind, name): f"{PREFIX}{kind[:-1]}.{name}" for kind, name in names}
-        tags = dict(instance.get_run_tags(tag_keys=[QUEUE, *keys.values()]))
-        texts += [
+    names = list(unmatched(rules, known)) if known else []
+    keys = {(kind, name): f"{PREFIX}{kind[:-1]}.{name}" for kind, name in names}
+    tags = dict(instance.get_run_tags(tag_keys=[QUEUE, *keys.values()])) if names else {}
+    unused = [
+        (
             f"{kind[:-1]} {name}: matches no job and no asset that code locations with schedules "
-            "have, and no run was under it"
-            for kind, name in names
-            if not (name in tags.get(QUEUE, ()) if kind == "queues" else keys[kind, name] in tags)
-        ]
-    if not texts:
-        return []
-    advice = (
-        "check match in dagster.yaml; jobs and assets of code locations without schedules are not "
-        "known here"
-    )
-    return [Finding(check="rules", status=WARNING, found="; ".join(texts), advice=advice)]
+            "have, and no run was under it",
+            "check its match in dagster.yaml, unless it is for a code location without schedules",
+        )
+        for kind, name in names
+        if not (name in tags.get(QUEUE, ()) if kind == "queues" else keys[kind, name] in tags)
+    ]
+    return [
+        Finding(check="rules", status=WARNING, found=found, advice=advice)
+        for found, advice in (*hidden, *unused)
+    ]
 
 
 def _known_runs() -> list[RunFacts]:
