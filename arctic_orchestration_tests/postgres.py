@@ -22,10 +22,10 @@ from typing import Any
 
 import psycopg2
 
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.scratch import scratch_directory
 
 _USER = "postgres"
-_START_SECONDS = 60
 #: bytes: a server has 0.1 GB, and up to 0.5 GB of log
 _ROOM = 4 * 1024**3
 
@@ -79,7 +79,7 @@ class PostgresServer:
             start_new_session=True, preexec_fn=_end_with_the_parent(), **self._identity(),
         )  # fmt: skip
         log.close()
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
                 psycopg2.connect(self.dsn("postgres")).close()
@@ -95,7 +95,7 @@ class PostgresServer:
         if self._process is None:
             return
         self._process.send_signal(signal.SIGQUIT if immediate else signal.SIGINT)
-        self._process.wait(timeout=_START_SECONDS)
+        self._process.wait(timeout=PATIENCE_SECONDS)
         self._process = None
 
     def restart(self, *, immediate: bool = True) -> None:
@@ -143,10 +143,7 @@ class PostgresServer:
         """Ends a connection as an administrator does; returns when its process has ended."""
         # From Postgres 14 on, the function itself would wait.
         self.execute(f"select pg_terminate_backend({pid})")
-        deadline = time.monotonic() + _START_SECONDS
-        while Path(f"/proc/{pid}").exists():
-            assert time.monotonic() < deadline, f"backend {pid} has not ended"
-            time.sleep(0.01)
+        until(lambda: not Path(f"/proc/{pid}").exists(), f"backend {pid} has ended")
 
     def execute(self, statement: str, database_name: str = "postgres") -> None:
         """Runs one statement in autocommit."""
@@ -160,7 +157,7 @@ class PostgresServer:
 
     def wait_until_it_answers(self) -> None:
         """Returns when connections are taken again, after a backend was killed."""
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
                 self.execute("select 1")

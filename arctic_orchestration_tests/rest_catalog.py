@@ -28,6 +28,8 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import CommitTableRequest, Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
+
 CLIENT_ID, CLIENT_SECRET = "lake", "the secret of a client"
 TOKEN = "a token given in advance"
 _SEPARATOR = "\x1f"
@@ -133,7 +135,7 @@ def _add_tokens(app: FastAPI, server: RestServer) -> None:
 
 def _add_routes_behind(app: FastAPI, server: RestServer, behind: str) -> None:
     """All routes but that of tokens are those of another server; commits have our faults."""
-    client = httpx2.Client(base_url=behind, timeout=60)
+    client = httpx2.Client(base_url=behind, timeout=PATIENCE_SECONDS)
 
     @app.api_route("/{path:path}", methods=["GET", "HEAD", "POST", "DELETE"])
     async def forward(path: str, request: Request) -> Response:

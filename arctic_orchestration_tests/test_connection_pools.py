@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from arctic_orchestration import connection_pools
 from arctic_orchestration.connection_pools import PatientPool
 from arctic_orchestration.state import dialect
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.postgres import PostgresServer
-from arctic_orchestration_tests.run_launcher.hosted_place import until
 
 THREADS = 20
 #: seconds; a test that waits that long is ended by the limit for tests

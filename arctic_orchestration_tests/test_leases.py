@@ -8,7 +8,7 @@ import pytest
 
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, LeaseLost
 from arctic_orchestration.leases import Lease, Renewal
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 
 LIFE = timedelta(milliseconds=300)
 
@@ -40,7 +40,7 @@ def test_it_is_renewed_while_the_block_runs_and_not_after_it() -> None:
         return True
 
     with Renewal(lease(), renew, life=LIFE) as renewal:
-        until(lambda: len(renewals) > 3, 60, "it is renewed")
+        until(lambda: len(renewals) > 3, "it is renewed")
         assert not renewal.lost.is_set()
         assert renewal.lease.trusted_until > lease().trusted_until - LIFE.total_seconds()
     number = len(renewals)
@@ -57,7 +57,7 @@ def test_a_lost_lease_is_not_renewed_any_more() -> None:
         return False
 
     with Renewal(lease(), renew, life=LIFE, what="the lease of task a") as renewal:
-        assert renewal.lost.wait(60)
+        assert renewal.lost.wait(PATIENCE_SECONDS)
         with pytest.raises(LeaseLost, match="the lease of task a: another owner has taken over"):
             renewal.check()
     assert renewals == [1]
@@ -77,7 +77,7 @@ def test_a_database_that_comes_back_in_time_costs_nothing() -> None:
 
     life = timedelta(seconds=60)
     with Renewal(lease(life), renew, life=timedelta(milliseconds=60)) as renewal:
-        assert back.wait(60)
+        assert back.wait(PATIENCE_SECONDS)
         assert not renewal.lost.is_set()
 
 
@@ -88,7 +88,7 @@ def test_a_database_that_stays_away_ends_the_lease_when_it_is_over() -> None:
         raise DatabaseUnavailable("gone")
 
     with Renewal(lease(), renew, life=LIFE) as renewal:
-        assert renewal.lost.wait(60)
+        assert renewal.lost.wait(PATIENCE_SECONDS)
         with pytest.raises(LeaseLost, match=r"could not be renewed for the 0.3 s of its life"):
             renewal.check()
 
@@ -98,11 +98,11 @@ def test_an_owner_that_was_stopped_itself_finds_out_at_its_look() -> None:
     asking = threading.Event()
 
     def renew() -> bool:
-        asking.wait(60)
+        asking.wait(PATIENCE_SECONDS)
         return True
 
     with Renewal(lease(), renew, life=LIFE) as renewal:
-        until(lambda: not renewal.lease.trusted, 60, "its time is over")
+        until(lambda: not renewal.lease.trusted, "its time is over")
         with pytest.raises(LeaseLost):
             renewal.check()
         assert renewal.lost.is_set()

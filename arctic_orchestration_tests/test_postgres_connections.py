@@ -21,8 +21,8 @@ from arctic_orchestration.dagster_internals import (
     replace_engine_factory,
 )
 from arctic_orchestration.event_log.announcement import Announcer, Arrival
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.postgres import PostgresServer
-from arctic_orchestration_tests.run_launcher.hosted_place import until
 from arctic_orchestration_tests.templates import write_dagster_yaml
 from arctic_orchestration_tests.test_connection_pools import Peak
 

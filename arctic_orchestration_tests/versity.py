@@ -12,11 +12,10 @@ from pathlib import Path
 from pyarrow.fs import S3FileSystem
 
 from arctic_orchestration_tests.object_store import BUCKET, KEY, REGION, SECRET
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import until
 
 _PROGRAM = Path(__file__).parents[1] / "build" / "s3-server" / "versitygw"
 ABSENT = "Versity's S3 server is not there: sh tools/ensure_s3_server builds it with Go"
-_SECONDS = 60
 
 
 def is_absent() -> bool:
@@ -52,7 +51,7 @@ def versity(directory: Path) -> Iterator[dict[str, str]]:
                 return False
             return True
 
-        until(is_there, _SECONDS, "the S3 server answers")
+        until(is_there, "the S3 server answers")
         yield {
             "s3.endpoint": f"http://{address}",
             "s3.access-key-id": KEY,

@@ -30,6 +30,7 @@ from arctic_orchestration.compaction.work.attempts import Claim
 from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 
@@ -137,7 +138,7 @@ class Process:
 
     def ended(self) -> int:
         """Its exit code, once it has ended."""
-        return self.popen.wait(120)
+        return self.popen.wait(PATIENCE_SECONDS)
 
     @property
     def _out(self) -> IO[str]:

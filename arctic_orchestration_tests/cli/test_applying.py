@@ -21,6 +21,7 @@ from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import schedules
 from arctic_orchestration_tests.cli.conftest import Outcome
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.schedules.simulated import World, at
 
 Command = Callable[..., Outcome]
@@ -255,7 +256,7 @@ def test_in_a_real_terminal_the_confirmation_is_read_there(here: World, file: st
         if not part:
             break
         output += part
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE_SECONDS) == 0
     os.close(leader)
     assert b"Apply? [y/N]" in output
     assert versions(here) == AFTER

@@ -17,6 +17,7 @@ from arctic_orchestration.console.actor import person
 from arctic_orchestration.lake import tables as lake_tables
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake, line_of
 from arctic_orchestration_tests.cli.conftest import Outcome
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 __all__ = ["lake"]
 
@@ -192,7 +193,7 @@ def test_a_table_that_hangs_holds_back_no_other(
 
     def hanging(catalog: Catalog, name: str) -> Table:
         if name == "lake.hangs":
-            answers.wait(60)
+            answers.wait(PATIENCE_SECONDS)
         return load(catalog, name)
 
     monkeypatch.setattr(lake_tables, "load_table", hanging)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
+
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("command", ["--version", "--help", "schema"])
@@ -19,7 +21,7 @@ def test_output_that_cannot_be_written_is_one_message(command: str, unbuffered: 
             stderr=subprocess.PIPE,
             env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
             text=True,
-            timeout=120,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
     said = "error: standard output: No space left on device; what was changed before stays changed"

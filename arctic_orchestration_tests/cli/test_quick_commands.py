@@ -14,6 +14,7 @@ from arctic_orchestration.cli.main import app
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import jobs
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.schedules.simulated import World
 
 MakeWorld = Callable[[Sequence[Schedule]], World]
@@ -64,7 +65,7 @@ def imported(arguments: str) -> set[str]:
         [sys.executable, "-W", "ignore", "-c", _PROGRAM, *arguments.split()],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     # The answer 1: diff has found a difference, and import what is not possible.

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from arctic_orchestration_tests.cli.conftest import Clock, Outcome
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import STOCK, RunQueue
 
 Command = Callable[..., Outcome]
@@ -241,7 +242,7 @@ def test_in_a_real_terminal_of_80_columns_no_line_is_broken(
         if not part:
             break
         result += part
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE_SECONDS) == 0
     os.close(leader)
     lines = [line.rstrip() for line in result.decode().splitlines()]
     place = lines.index("1 run waits, 0 of 10 slots in use")

@@ -32,7 +32,7 @@ from arctic_orchestration_tests.code_location.compaction_place import (
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.compaction.stored import planned
 from arctic_orchestration_tests.compaction.test_records import recorded
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 
 DAY = timedelta(days=1)
 
@@ -315,7 +315,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     whole = CompactionService.tick
 
     def slow(self: CompactionService, now: datetime) -> object:
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE_SECONDS)
         return whole(self, now)
 
     monkeypatch.setattr(CompactionService, "tick", slow)
@@ -336,7 +336,7 @@ def test_a_round_that_takes_long_goes_on_between_ticks(
     create_run_for_test(lake.place.instance, job_name=JOB, tags=dict(lake.requests[0].tags))
     assert "a round goes on since 20" in str(lake.tick(location).skip_message)
     held.set()
-    until(lambda: "tasks offered 1" in str(lake.tick(location).skip_message), 60, "a round to end")
+    until(lambda: "tasks offered 1" in str(lake.tick(location).skip_message), "a round to end")
     assert "nyc.small" in dict(lake.place.rows(compaction_tables, "name", "queue"))
 
 

@@ -37,6 +37,7 @@ from arctic_orchestration_tests.code_location.compaction_place import (
     compacted,
 )
 from arctic_orchestration_tests.code_location.conftest import Place
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -167,7 +168,7 @@ def test_an_interrupted_run_gives_back_what_it_has(lake: CompactedPlace) -> None
 
     def merge(table: Table, group: object, directory: str, *, target_bytes: int) -> Any:
         began.set()
-        assert ended.wait(60)
+        assert ended.wait(PATIENCE_SECONDS)
         raise RuntimeError("the jobs of the session were canceled")
 
     events: queue.Queue[WorkerEvent] = queue.Queue()
@@ -183,8 +184,8 @@ def test_an_interrupted_run_gives_back_what_it_has(lake: CompactedPlace) -> None
         was_heard.set()
 
     def interrupt() -> None:
-        assert began.wait(60)
-        assert was_heard.wait(60)
+        assert began.wait(PATIENCE_SECONDS)
+        assert was_heard.wait(PATIENCE_SECONDS)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     threading.Thread(target=interrupt).start()

@@ -15,7 +15,7 @@ from arctic_orchestration.freshness.dagster.fresh_parents import check_lease, fr
 from arctic_orchestration.freshness.status import events_of
 from arctic_orchestration.state.freshness_tables import tasks as task_rows
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import until
 
 __all__ = ["tasks"]
 
@@ -41,7 +41,7 @@ def test_an_op_renews_the_lease_and_logs_the_history(tasks: Tasks) -> None:
     def lives_on() -> None:
         begun = tasks.row("slow").expires_at
         assert begun is not None
-        until(lambda: (tasks.row("slow").expires_at or begun) > begun, 10, "a renewal")
+        until(lambda: (tasks.row("slow").expires_at or begun) > begun, "a renewal")
         check_lease()
         seen.append(begun)
 
@@ -94,7 +94,7 @@ def test_an_op_whose_task_is_taken_over_can_know_it(tasks: Tasks) -> None:
         assert not is_lost()
         with tasks.database.begin() as tx:
             tx.execute(sa.update(task_rows).values(token=2, owner="another", run_id="theirs"))
-        until(is_lost, 10, "the loss")
+        until(is_lost, "the loss")
         check_lease()
         written.append("too late")
 

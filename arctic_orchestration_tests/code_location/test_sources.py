@@ -31,7 +31,7 @@ from arctic_orchestration_tests.code_location.source_sensors import (
     work,
 )
 from arctic_orchestration_tests.noise import noise
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 
 
 def test_a_request_becomes_a_run_with_all_that_it_asks_for(place: Place) -> None:
@@ -239,7 +239,7 @@ def test_a_sensor_that_takes_long_holds_up_no_tick(
 
     def slow(context: dg.SensorEvaluationContext) -> dg.RunRequest:
         calls.append(context.cursor)
-        assert goes_on.wait(60)
+        assert goes_on.wait(PATIENCE_SECONDS)
         return dg.RunRequest(run_key="z")
 
     definitions = lake([asks(slow)], takes("files"))
@@ -254,7 +254,7 @@ def test_a_sensor_that_takes_long_holds_up_no_tick(
         requested.extend(place.tick(definitions).run_requests or ())
         return bool(requested)
 
-    until(has_requested, 60, "its request is taken")
+    until(has_requested, "its request is taken")
     assert [request.run_key is not None for request in requested] == [True]
     assert calls == [None]
 

@@ -29,7 +29,7 @@ from arctic_orchestration.state.compaction_tables import compaction_queues
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import Merging, lake_in, table_of
 from arctic_orchestration_tests.compaction.stored import MERGE, Clock, planned, seen
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 
 DAY = timedelta(days=1)
 #: of the cluster; the budget of 2 is a fifth of it
@@ -204,7 +204,7 @@ def test_workers_that_ask_at_once_share_one_budget(
 
     def when_all_have_come(tx: sa.Connection, names: Sequence[str]) -> list[str]:
         if not is_alone:
-            together.wait(60)
+            together.wait(PATIENCE_SECONDS)
         return claim_order_of(tx, names)
 
     monkeypatch.setattr(claim_order, "_by_share", when_all_have_come)
@@ -214,7 +214,7 @@ def test_workers_that_ask_at_once_share_one_budget(
             found = attempts.claim(tx, [], "w") is not None
             if not (locks or is_alone):
                 # None sees the claims of the others.
-                together.wait(60)
+                together.wait(PATIENCE_SECONDS)
         return found
 
     with ThreadPoolExecutor(8) as pool:
@@ -251,7 +251,7 @@ def test_a_worker_that_ends_waits_for_no_table_while_it_has_the_budget(
     with ThreadPoolExecutor(1) as pool, database.begin() as tx:
         tables.lock_table(tx, "lake.b")
         ending = pool.submit(ends)
-        until(lambda: _waits_for_a_row(database), 60, "it waits for the table")
+        until(lambda: _waits_for_a_row(database), "it waits for the table")
         tx.execute(sa.text("set local lock_timeout = '200ms'"))
         try:
             budget.spend(tx, {"default": [timedelta(minutes=1)]}, MIDNIGHT)

@@ -21,6 +21,7 @@ from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.state.compaction_tables import compaction_tasks, is_planned
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import MERGE, NOON, opened, planned, seen
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 PROCESSES = 8
 TASKS = 200
@@ -42,7 +43,7 @@ def claim_all(url: str, number: int, barrier: Any, answers: Any) -> None:
     database, taken = Database(url), list[tuple[str, int]]()
     while True:
         if len(taken) < 2:
-            barrier.wait(60)
+            barrier.wait(PATIENCE_SECONDS)
         with database.begin() as tx:
             claim = attempts.claim(tx, ["default"], f"w{number}")
         if claim is None:
@@ -63,7 +64,7 @@ def look_then_take(url: str, number: int, barrier: Any, answers: Any) -> None:
         with database.read() as tx:
             id = tx.execute(first.limit(1)).scalar()
         if not waited:
-            barrier.wait(60)
+            barrier.wait(PATIENCE_SECONDS)
             waited = True
         if id is None:
             break

@@ -33,8 +33,8 @@ from arctic_orchestration_tests.compaction.small_lake import (
     table_of,
 )
 from arctic_orchestration_tests.lake.row_filters import EqualTo
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.present import present
-from arctic_orchestration_tests.proofs.processes import until
 
 
 @pytest.fixture
@@ -248,7 +248,7 @@ def test_a_round_may_take_longer_than_a_lease_holds(
 
     def slow(*args: Any, **named: Any) -> Any:
         for _ in range(3):
-            until(partial(renewed_beyond, half_over()), 60, "the lease is renewed")
+            until(partial(renewed_beyond, half_over()), "the lease is renewed")
         assert Committer(state, catalog).commit("lake.words") is None
         return replace(*args, **named)
 
@@ -272,7 +272,7 @@ def test_a_round_that_hangs_gives_its_table_to_another_committer(
         return any(one.name.startswith("renews the lease") for one in threading.enumerate())
 
     def hanging(*args: Any, **named: Any) -> Any:
-        until(lambda: not renews(), 60, "nothing renews the lease")
+        until(lambda: not renews(), "nothing renews the lease")
         with state.begin() as tx:
             over = database_time(tx)
             tx.execute(sa.update(compaction_tables).values(commit_expires_at=over))

@@ -17,11 +17,10 @@ from arctic_orchestration.leases import RENEWALS
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.compaction.small_lake import Merging, offered, table_of, tasks_of
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 
 AT_ONCE = timedelta(0)
 LONG = timedelta(minutes=10)
-_PATIENCE_SECONDS = 60
 
 
 def test_a_merge_that_hangs_keeps_neither_its_task_nor_the_worker(
@@ -38,7 +37,7 @@ def test_a_merge_that_hangs_keeps_neither_its_task_nor_the_worker(
             with state.begin() as tx:
                 # The worker goes on to renew, and finds out by that.
                 assert attempts.expire(tx, time=lambda tx: database_time(tx) + LONG) == 1
-            assert goes_on.wait(2 * _PATIENCE_SECONDS)
+            assert goes_on.wait(2 * PATIENCE_SECONDS)
 
     offered(state, table_of(catalog, files=3))
     merging = Merging(first_hangs)
@@ -53,7 +52,7 @@ def test_a_merge_that_hangs_keeps_neither_its_task_nor_the_worker(
     assert (tried, done.of(What.MERGED)) == ([AttemptState.LOST, AttemptState.MERGED], 1)
     hung, merged = (Path(directory) for directory in merging.directories)
     goes_on.set()
-    until(lambda: not hung.exists(), _PATIENCE_SECONDS, "what the hanging merge wrote is removed")
+    until(lambda: not hung.exists(), "what the hanging merge wrote is removed")
     assert merged.exists()
 
 
@@ -67,7 +66,7 @@ def test_a_merge_that_ends_as_it_is_replaced_does_not_end_the_worker(
         if hangs.acquire(blocking=False):
             with state.begin() as tx:
                 assert attempts.expire(tx, time=lambda tx: database_time(tx) + LONG) == 1
-            assert goes_on.wait(2 * _PATIENCE_SECONDS)
+            assert goes_on.wait(2 * PATIENCE_SECONDS)
 
     offered(state, table_of(catalog, files=3))
     source = DatabaseSource(state, catalog, life=timedelta(seconds=RENEWALS))

@@ -30,14 +30,13 @@ from arctic_orchestration.state.compaction_tables import compaction_attempts
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.compaction.small_lake import Merging, offered, table_of, tasks_of
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 
 AT_ONCE = timedelta(0)
 #: a lease that does not end while a test looks on, however slow the machine is,
 LONG = timedelta(minutes=10)
 #: and how often it is renewed: each hundredth of a second
 OFTEN = 60_000
-_PATIENCE_SECONDS = 60
 
 
 def table_row(state: Database) -> tables.CompactionTable:
@@ -68,7 +67,7 @@ def test_as_many_tasks_at_once_as_configured(state: Database, catalog: Catalog) 
 
     def together(group: FileGroup) -> None:
         # Never passed by fewer than three.
-        meet.wait(_PATIENCE_SECONDS)
+        meet.wait(PATIENCE_SECONDS)
 
     merging = Merging(before=together)
     done = Worker(DatabaseSource(state, catalog), merging, parallelism=3).run(AT_ONCE)
@@ -118,7 +117,7 @@ def test_a_long_merge_keeps_its_lease(
             # As if half of its life had passed.
             soon = ends_in(state, LONG / 2)
             renewed = partial(renewed_beyond, state, soon)
-            until(renewed, _PATIENCE_SECONDS, "the lease is renewed")
+            until(renewed, "the lease is renewed")
 
     done = Worker(DatabaseSource(state, catalog, life=LONG), Merging(before=long)).run(AT_ONCE)
     assert (done.of(What.MERGED), done.of(What.LOST)) == (1, 0)
@@ -149,7 +148,7 @@ def test_a_lease_that_is_not_renewed_is_lost_and_its_outputs_go(
         ends_in(state, AT_ONCE)
         with state.begin() as tx:
             assert attempts.expire(tx) == 1
-        assert held.lost.wait(_PATIENCE_SECONDS)
+        assert held.lost.wait(PATIENCE_SECONDS)
 
     merging.before = until_lost
     done = run_once(worker)
@@ -228,8 +227,8 @@ def test_a_merge_that_begins_as_it_gives_back_is_canceled_too(
 
     def stopped_by_the_second(group: FileGroup) -> None:
         worker.give_back()
-        assert canceled.acquire(timeout=_PATIENCE_SECONDS)
-        assert canceled.acquire(timeout=_PATIENCE_SECONDS)
+        assert canceled.acquire(timeout=PATIENCE_SECONDS)
+        assert canceled.acquire(timeout=PATIENCE_SECONDS)
         raise RuntimeError("Job 1 cancelled as part of cancellation of all jobs")
 
     merging.before = stopped_by_the_second

@@ -12,7 +12,7 @@ from arctic_orchestration.consumers.working_set import partitions_of
 from arctic_orchestration.errors import InvalidInput, LeaseLost
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.consumers.arrivals import Clock, Log, engine_of
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import until
 
 
 class Wordless(Exception):
@@ -98,7 +98,7 @@ def test_a_long_transaction_does_not_lose_the_lease(state: Database, log: Log) -
     with engine.consume() as partitions, partitions.acknowledging() as tx:
         renewal = partitions._renewal
         assert renewal is not None
-        until(lambda: not renewal.lease.trusted, 120, "the lease cannot be trusted any more")
+        until(lambda: not renewal.lease.trusted, "the lease cannot be trusted any more")
         partitions.check()
         assert tx.execute(sa.select(sa.literal(1))).scalar() == 1
     assert str(partitions.result) == "1 acknowledged"
@@ -114,7 +114,7 @@ def test_outside_of_a_transaction_the_lease_is_lost_without_renewal(
     with pytest.raises(LeaseLost), engine.consume() as partitions:
         renewal = partitions._renewal
         assert renewal is not None
-        until(lambda: not renewal.lease.trusted, 120, "the lease cannot be trusted any more")
+        until(lambda: not renewal.lease.trusted, "the lease cannot be trusted any more")
         partitions.check()
 
 

@@ -12,7 +12,7 @@ from arctic_orchestration.consumers import engine as engine_module
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, LeaseLost
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.consumers.arrivals import NOON, Clock, Log, engine_of
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import until
 
 
 class Broken(Exception):
@@ -145,7 +145,7 @@ def test_a_lease_is_renewed_while_the_block_runs(state: Database, log: Log) -> N
                 moments.add(partition_leases.live_leases(tx, engine.seen(tx).id)[0].expires_at)
             return len(moments) == 3
 
-        until(is_renewed_twice, 120, "the lease is renewed twice")
+        until(is_renewed_twice, "the lease is renewed twice")
 
 
 RESULTS = sa.table("results", sa.column("partition"))

@@ -29,7 +29,7 @@ from arctic_orchestration_tests.consumers.dagster_assets import (
     days,
     feeds,
 )
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import until
 
 #: Tests of what is the same whatever the storages are.
 ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"])
@@ -67,9 +67,9 @@ def test_a_worker_looks_continuously(instance: dg.DagsterInstance, consumer: Mak
     thread.start()
     try:
         arrive(instance, "days", "2026-01-01", "2026-01-02", "2026-01-03")
-        until(lambda: len(done) == 3, 120, "the worker has done what there was")
+        until(lambda: len(done) == 3, "the worker has done what there was")
         arrive(instance, "days", "2026-01-04")
-        until(lambda: len(done) == 4, 120, "the worker has done what came meanwhile")
+        until(lambda: len(done) == 4, "the worker has done what came meanwhile")
     finally:
         stop.set()
         thread.join()

@@ -43,12 +43,12 @@ from arctic_orchestration_tests.deployment.topology import (
     topology,
     wait,
 )
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.postgres import PostgresServer
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
 
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
-SECONDS = 300
 #: how many ask at once, and how often each question is asked
 CLIENTS, TIMES = 40, 200
 SPARK_WORKERS = 2 if FULL else 1
@@ -82,7 +82,11 @@ def made(
         for name, value in services.environment("daemon").items():
             monkeypatch.setenv(name, value)
         services.start("spark-master")
-        wait(services, lambda: _spark(services) is not None, SECONDS, "Spark's master answers")
+        wait(
+            services,
+            lambda: _spark(services) is not None,
+            "Spark's master answers",
+        )
         for name, service in compose()["services"].items():
             if "command" in service and name not in ("setup", "spark-master"):
                 services.start(name, SPARK_WORKERS if name == "spark-worker" else None)
@@ -105,8 +109,16 @@ def test_all_parts_do_their_work_behind_a_pooler(made: Topology) -> None:
                 ready = all(view.following for view in views) and len(live_workers(tx)) == 2
             return ready and bool(_spark(made)["aliveworkers"] == SPARK_WORKERS)
 
-        wait(made, all_ready, SECONDS, "locations follow the event log, and all workers live")
-        wait(made, lambda: _answer(service, "GET", "/schedules"), SECONDS, "the service answers")
+        wait(
+            made,
+            all_ready,
+            "locations follow the event log, and all workers live",
+        )
+        wait(
+            made,
+            lambda: _answer(service, "GET", "/schedules"),
+            "the service answers",
+        )
         arrival = {"arrivals": [{"asset": "raw/orders", "partition": "monday"}]}
         key = {"Idempotency-Key": "monday"}
         assert _answer(service, "POST", "/events", json=arrival, headers=key)
@@ -117,7 +129,11 @@ def test_all_parts_do_their_work_behind_a_pooler(made: Topology) -> None:
                 states = [schedule.jobs for view in views for schedule in view.schedules]
                 return bool(records(tx, table=TABLE)) and states == [{JobState.SUCCEEDED: 1}] * 2
 
-        wait(made, all_done, SECONDS, "a run of each location succeeded, the table is merged")
+        wait(
+            made,
+            all_done,
+            "a run of each location succeeded, the table is merged",
+        )
         with database.read() as tx:
             (record,) = records(tx, table=TABLE)
         listed = _answer(service, "GET", "/schedules")["schedules"]
@@ -125,7 +141,7 @@ def test_all_parts_do_their_work_behind_a_pooler(made: Topology) -> None:
         _ask_all_at_once(made, service)
         with closing(made.console()) as console:
             what = "each process keeps few connections"
-            wait(made, lambda: _are_few(made.connections(console)), SECONDS, what)
+            wait(made, lambda: _are_few(made.connections(console)), what)
 
     totals = {user: count for user, count in peaks.items() if user.service and not user.use}
     above = {user.pid for user, count in totals.items() if count > CONNECTIONS}
@@ -229,7 +245,7 @@ def _service(made: Topology, database: Database) -> httpx2.Client:
         base_url=f"http://127.0.0.1:{made.port(3001)}/api/v1",
         headers={"Authorization": f"Bearer {token}"},
         trust_env=False,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
 
 
@@ -252,8 +268,12 @@ def _spark(made: Topology) -> Any:
 def _runs(made: Topology) -> list[tuple[str, str]]:
     """The schedules of their runs, with the status, as Dagster's webserver has them."""
     url = f"http://127.0.0.1:{made.port(3000)}"
-    with httpx2.Client(base_url=url, trust_env=False, timeout=60) as client:
-        wait(made, lambda: _answer(client, "GET", "/server_info"), SECONDS, "the webserver answers")
+    with httpx2.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as client:
+        wait(
+            made,
+            lambda: _answer(client, "GET", "/server_info"),
+            "the webserver answers",
+        )
         found = _answer(client, "POST", "/graphql", json={"query": _RUNS})["data"]["runsOrError"]
     tags = [{tag["key"]: tag["value"] for tag in run["tags"]} for run in found["results"]]
     return [

@@ -29,13 +29,10 @@ from arctic_orchestration.dagster_internals import create_postgres_engine, repla
 from arctic_orchestration.lake import find_java
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.lake.sessions import FAST, jvm_options
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.proofs import forked_runs
-from arctic_orchestration_tests.proofs.processes import (
-    end_with_the_parent,
-    free_port,
-    until,
-)
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent, free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PASSWORD = "secret1"
@@ -197,7 +194,7 @@ class Topology:
         """Runs a service that ends."""
         environment = {**_inherited(), **self.environment(service)}
         with self.log(service).open("ab") as log:
-            ended = self._popen(self.command(service), environment, log).wait(120)
+            ended = self._popen(self.command(service), environment, log).wait(PATIENCE_SECONDS)
         assert ended == 0, self.log(service).read_text()
 
     def start_pgbouncer(self) -> None:
@@ -222,7 +219,7 @@ class Topology:
             command = [program, str(configuration)]
             made = self._popen(command, os.environ, log, **options)
             self._started.append(("pgbouncer", psutil.Process(made.pid), made.wait))
-        until(self._pools, 30, "PgBouncer answers")
+        until(self._pools, "PgBouncer answers")
 
     def _pools(self) -> bool:
         try:
@@ -347,11 +344,11 @@ def topology(home: Path, server: PostgresServer, **changes: Any) -> Iterator[Top
         server.execute("drop role dagster")
 
 
-def wait(made: Topology, condition: Any, seconds: float, what: str) -> None:
+def wait(made: Topology, condition: Any, what: str) -> None:
     """Waits for a condition; a failure shows what the services have written."""
     began = time.monotonic()
     try:
-        until(condition, seconds, what)
+        until(condition, what)
     except AssertionError as error:
         waited = time.monotonic() - began
         raise AssertionError(f"{error} ({waited:.0f} s)\n{made.logs()}") from None

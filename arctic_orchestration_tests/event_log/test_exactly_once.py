@@ -24,6 +24,7 @@ from arctic_orchestration.event_log.feed import Feed, FeedMode, Position
 from arctic_orchestration.event_log.log_rows import TYPES
 from arctic_orchestration_tests.event_log.writers import late_commit, write
 from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.postgres import PostgresServer
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
@@ -40,7 +41,7 @@ WRITERS = (
 SQLITE_WRITERS = (
     [("api", 4, 500), ("batch", 4, 4500)] if FULL else [("api", 2, 15), ("batch", 2, 100)]
 )
-SECONDS_AT_MOST = 1200 if FULL else 90
+SECONDS_AT_MOST = 1200 if FULL else PATIENCE_SECONDS
 
 
 @dataclass

@@ -17,6 +17,7 @@ from arctic_orchestration.flights.feeds import first_days
 from arctic_orchestration.flights.landing import Landing
 from arctic_orchestration.flights.totals import compare, totals_of
 from arctic_orchestration_tests.flights.conftest import FlightsLake
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 Starting = Callable[..., subprocess.Popen[bytes]]
 
@@ -53,14 +54,14 @@ def test_a_file_lands_and_a_killed_run_is_run_again(
     """Killed with Spark's files written or being written, the run leaves no row behind or all."""
     lake.land("flights", "2013-01-01|EWR", "2013-01-01|JFK")
     process = dagster("--select", "raw/flights", "--partition", "2013-01-01|LGA")
-    assert process.wait(120) == 0, (tmp_path / "output-0").read_text()
+    assert process.wait(PATIENCE_SECONDS) == 0, (tmp_path / "output-0").read_text()
     assert len(Landing.of(lake.settings).landed("flights")) == 3
     key = dg.AssetKey(["raw", "flights"])
     assert lake.instance.get_materialized_partitions(key) == {"2013-01-01|LGA"}
 
     process = dagster("--select", "flights", "--partition", "2013-01-01")
     data = lake.settings.lake / "warehouse" / "nyc" / "flights" / "data"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not list(data.glob("append-*")):
         assert process.poll() is None, (tmp_path / "output-1").read_text()
         assert time.monotonic() < deadline

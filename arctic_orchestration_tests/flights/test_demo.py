@@ -24,6 +24,7 @@ from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.schedules.views.overview import ScheduleView, overview
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.served_catalog import served_catalog
 
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
@@ -101,7 +102,7 @@ def _kill_and_start_again(home: Path, launcher: str) -> "subprocess.Popen[bytes]
     for number in range(KILLS):
         point = POINTS[number % len(POINTS)]
         demo = _start(home, launcher)
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while demo.poll() is None and not point(home) and time.monotonic() < deadline:
             time.sleep(0.05)
         if demo.poll() is None:

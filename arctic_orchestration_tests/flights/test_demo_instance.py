@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from arctic_orchestration.flights.demo_instance import DemoInstance
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 ENDS_LEFTOVERS = """
 import sys
@@ -72,8 +73,8 @@ def test_a_demo_ends_no_ancestor(tmp_path: Path, waiting: Waiting, inherited: st
         stdout=subprocess.PIPE,
     )
     try:
-        assert orphan.wait(60) == -signal.SIGKILL
-        output, _ = shell.communicate(timeout=60)
+        assert orphan.wait(PATIENCE_SECONDS) == -signal.SIGKILL
+        output, _ = shell.communicate(timeout=PATIENCE_SECONDS)
     finally:
         shell.kill()
         shell.wait()

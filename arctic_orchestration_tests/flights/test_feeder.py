@@ -16,6 +16,7 @@ from arctic_orchestration.flights.landing import Landing
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 FEEDER = [sys.executable, "-m", "arctic_orchestration.flights.feeder"]
 
@@ -134,7 +135,7 @@ def test_a_second_feeder_of_a_lake_is_refused(house: House, start: Starting) -> 
     feeder = start(*FEEDER)
     line_of(feeder)
     second = start(*FEEDER)
-    output, _ = second.communicate(timeout=60)
+    output, _ = second.communicate(timeout=PATIENCE_SECONDS)
     assert second.returncode == 1
     assert output.strip() == (
         f"feeder: another feeder feeds {Landing.of(house.settings).root}; end it first"
@@ -162,6 +163,6 @@ def test_a_feeder_ends_with_the_process_that_it_was_started_beside(
 def test_a_pace_that_cannot_be_is_refused(start: Starting) -> None:
     """Field, value and what was expected."""
     feeder = start(*FEEDER, "--every", "0")
-    output, _ = feeder.communicate(timeout=60)
+    output, _ = feeder.communicate(timeout=PATIENCE_SECONDS)
     assert feeder.returncode == 2
     assert "--every: got 0, expected more than 0 seconds" in output

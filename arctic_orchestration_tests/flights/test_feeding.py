@@ -20,6 +20,7 @@ from arctic_orchestration_tests.flights import feeder_process
 from arctic_orchestration_tests.flights.feeder_process import FileAnnouncements
 from arctic_orchestration_tests.flights.small_source import small_source
 from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 EWR = OriginFile(day=date(2013, 1, 1), origin="EWR")
 
@@ -48,7 +49,7 @@ def test_a_feeder_killed_at_each_step_ends_with_the_same_files_each_announced_on
         arguments = (str(directory), str(source.directory), days, die_at)
         process = processes.Process(target=feeder_process.run, args=arguments)
         process.start()
-        process.join(60)
+        process.join(PATIENCE_SECONDS)
         return process.exitcode
 
     undisturbed = tmp_path / "undisturbed"
@@ -98,7 +99,7 @@ def test_a_week_fed_by_feeders_that_are_killed_at_random_is_whole(
         if process.is_alive():
             os.kill(process.pid, signal.SIGKILL)
             kills += 1
-        process.join(60)
+        process.join(PATIENCE_SECONDS)
     assert kills > 3
     source, landing = FlightsSource.installed(), Landing(tmp_path / "landing")
     for file in files_of(days):

@@ -16,7 +16,7 @@ from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.freshness.imagined import World, spec
 from arctic_orchestration_tests.freshness.outage import Outage, outage
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import until
 
 __all__ = ["outage"]
 
@@ -60,7 +60,7 @@ def test_a_run_goes_on_until_its_lease_can_be_trusted_no_more(
             trusted_until = running.renewal.lease.trusted_until
             while time.monotonic() < trusted_until - 0.2:
                 running.check()
-            until(running.renewal.lost.is_set, 10, "the lease is lost")
+            until(running.renewal.lost.is_set, "the lease is lost")
             assert time.monotonic() >= trusted_until
         running.publish()
     with state.read() as tx:
@@ -87,7 +87,7 @@ def test_a_token_that_cannot_be_shown_is_trusted_while_the_lease_holds(
     """And no longer."""
     with pytest.raises(LeaseLost), _manually(impatient, timedelta(seconds=1)) as running, outage():
         running.show()
-        until(running.renewal.lost.is_set, 10, "the lease is lost")
+        until(running.renewal.lost.is_set, "the lease is lost")
         running.show()
 
 

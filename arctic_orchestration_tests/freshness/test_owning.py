@@ -13,7 +13,7 @@ from arctic_orchestration.freshness.ownership import Acquired, Busy, FreshMeanwh
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import task_publications
 from arctic_orchestration_tests.freshness.imagined import NOON, Clock
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import until
 
 HERE = Owner(cluster="east", location="lake", submission="s", run_id="r")
 SECOND = timedelta(seconds=1)
@@ -161,7 +161,7 @@ def test_a_take_over_waits_for_a_publication_under_way(owners: Owners) -> None:
         owners.clock.passes(seconds=120)
         other = threading.Thread(target=lambda: taken.append(owners.acquire("ben")))
         other.start()
-        until(lambda: _another_waits(owners.state), 60, "the other one waits")
+        until(lambda: _another_waits(owners.state), "the other one waits")
         assert taken == []
     other.join()
     (found,) = taken

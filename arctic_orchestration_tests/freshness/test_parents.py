@@ -10,7 +10,7 @@ from arctic_orchestration.freshness.skip_list import skip
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import until
 
 
 def test_the_tip_of_a_diamond_is_made_once_and_first(world: World) -> None:
@@ -33,7 +33,7 @@ def test_a_chain_of_200_tasks_is_made_from_its_root(world: World) -> None:
     east = world.place(*(spec(name, [above] if above else []) for name, above in pairs))
     (submission,) = east.submit(names[-1])
     # A tick leaves what takes too long to the next.
-    until(lambda: bool(east.tick().requests), 600, "the first run is asked for")
+    until(lambda: bool(east.tick().requests), "the first run is asked for", 600)
     assert [run.request.task for run in east.waiting_runs()] == [names[0]]
     assert world.run_all() == names
     assert world.state_of(submission) is SubmissionState.SUCCEEDED

@@ -4,6 +4,7 @@ import threading
 
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import Place, World, spec
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 
 def test_tasks_of_a_batch_wait_for_a_place(world: World) -> None:
@@ -62,7 +63,7 @@ def test_the_last_place_of_a_batch_is_given_once(world: World) -> None:
     for number in range(5):
         for one, place in places.items():
             place.submit(f"{one}{number}")
-    together = threading.Barrier(2, timeout=60)
+    together = threading.Barrier(2, timeout=PATIENCE_SECONDS)
 
     def tick(place: Place) -> None:
         together.wait()

@@ -10,6 +10,7 @@ from arctic_orchestration.freshness.definitions import checked, definitions
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration.state.freshness_tables import task_definitions
 from arctic_orchestration_tests.freshness.imagined import Place, World, spec
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 
 def registered(world: World) -> dict[str, list[str]]:
@@ -99,7 +100,7 @@ def test_of_two_instances_that_begin_at_once_one_is_refused(world: World) -> Non
     for number, place in enumerate(places):
         place.storage_id = f"storage {number}"
         place.deployed([spec("report")])
-    together = threading.Barrier(2, timeout=60)
+    together = threading.Barrier(2, timeout=PATIENCE_SECONDS)
     refused: list[Exception] = []
 
     def tick(place: Place) -> None:
@@ -125,7 +126,7 @@ def test_two_locations_cannot_each_bring_half_of_a_cycle_at_once(world: World) -
         first, second = f"a{number}", f"b{number}"
         east.deployed([spec(first, [second])])
         west.deployed([spec(second, [first])])
-        together = threading.Barrier(2, timeout=60)
+        together = threading.Barrier(2, timeout=PATIENCE_SECONDS)
         troubles: list[str | None] = []
 
         def tick(place: Place, together: threading.Barrier = together) -> None:

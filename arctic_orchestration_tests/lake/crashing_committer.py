@@ -23,6 +23,7 @@ from arctic_orchestration.lake.replacing.replace import Replacement, replace_fil
 from arctic_orchestration.lake.upkeep.manifest_rewriting import rewrite_manifests
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
 #: The steps, with what has just returned then.
@@ -48,7 +49,7 @@ def commit_until(lake: Path, name: str, replacements: Sequence[Replacement], ste
     processes = forkserver()
     process = processes.Process(target=_commit, args=(lake, name, list(replacements), step))
     process.start()
-    process.join(60)
+    process.join(PATIENCE_SECONDS)
     assert process.exitcode == -signal.SIGKILL, f"{step}: ended with {process.exitcode}"
 
 

@@ -31,11 +31,11 @@ from arctic_orchestration_tests.lake.delete_writer import (
     add_position_deletes,
 )
 from arctic_orchestration_tests.lake.reference_merge import Row, arrow, kept_places
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
 #: A table with this does not try again by itself.
 NO_RETRIES = {"commit.retry.num-retries": "0"}
-_SECONDS = 120
 
 
 class RacingWriter:
@@ -57,8 +57,8 @@ class RacingWriter:
         return self._connection.poll()
 
     def ends(self) -> None:
-        if not self._connection.poll(_SECONDS):
-            raise AssertionError(f"no answer in {_SECONDS} s")
+        if not self._connection.poll(PATIENCE_SECONDS):
+            raise AssertionError(f"no answer in {PATIENCE_SECONDS} s")
         answer = self._connection.recv()
         assert answer == "done", answer
 

@@ -5,33 +5,18 @@ import re
 import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import pyspark
 
 from arctic_orchestration.lake import find_java
 from arctic_orchestration_tests.lake.sessions import FAST, jvm_options
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
-PATIENCE_SECONDS = 60
 _OF_A_CLIENT = {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"}
-
-T = TypeVar("T")
-
-
-def until(check: Callable[[], T | None]) -> T:
-    """The first answer that is not None."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        answer = check()
-        if answer is not None:
-            return answer
-        time.sleep(0.1)
-    raise AssertionError("Spark did not come up")
 
 
 @contextmanager
@@ -64,13 +49,15 @@ def daemon(directory: Path, name: str, *arguments: str, **environment: str) -> I
         yield log
     finally:
         process.kill()
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE_SECONDS)
 
 
-def logged(log: Path, pattern: str) -> Callable[[], str | None]:
-    def check() -> str | None:
+def logged(log: Path, pattern: str) -> Callable[[], str]:
+    """A condition: the group of the pattern, once the log has it."""
+
+    def check() -> str:
         found = re.search(pattern, log.read_text(errors="replace"))
-        return found.group(1) if found else None
+        return found.group(1) if found else ""
 
     return check
 
@@ -102,6 +89,8 @@ def connect_server(directory: Path) -> Iterator[str]:
         PYSPARK_PYTHON=sys.executable,
     )
     with server as log:
-        port = until(logged(log, r"SparkConnectServer: .*started at: .*:(\d+)"))
+        port = until(
+            logged(log, r"SparkConnectServer: .*started at: .*:(\d+)"), "its server listens"
+        )
         # By this name PySpark sends a token without TLS.
         yield f"sc://localhost:{port}/;token={token}"

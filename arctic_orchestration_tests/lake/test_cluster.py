@@ -14,7 +14,8 @@ from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.settings import Settings
-from arctic_orchestration_tests.lake.spark_daemons import daemon, logged, until
+from arctic_orchestration_tests.lake.spark_daemons import daemon, logged
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 
 
 @pytest.mark.timeout(240)
@@ -30,8 +31,11 @@ def test_two_workers_append_and_read_a_table(settings: Settings, tmp_path: Path)
                 *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
             )
         )
-        url = until(logged(master, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"))
-        port = until(logged(master, r"MasterWebUI.* http://[\w.]+:(\d+)"))
+        url = until(
+            logged(master, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"),
+            "the master listens",
+        )
+        port = until(logged(master, r"MasterWebUI.* http://[\w.]+:(\d+)"), "its page is there")
         for name in ("one", "two"):
             stack.enter_context(
                 daemon(
@@ -48,7 +52,7 @@ def test_two_workers_append_and_read_a_table(settings: Settings, tmp_path: Path)
                 answer: dict[str, Any] = json.load(page)
                 return answer
 
-        until(lambda: True if status()["aliveworkers"] == 2 else None)
+        until(lambda: status()["aliveworkers"] == 2, "two workers are there")
         done = subprocess.run(
             [sys.executable, "-m", "arctic_orchestration_tests.lake.cluster_job", settings.lake],
             env={
@@ -60,10 +64,10 @@ def test_two_workers_append_and_read_a_table(settings: Settings, tmp_path: Path)
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=PATIENCE_SECONDS,
         )
         assert done.returncode == 0, done.stderr
-        (application,) = until(lambda: status()["completedapps"] or None)
+        (application,) = until(lambda: status()["completedapps"], "the application has ended")
     answer = next(line for line in done.stdout.splitlines() if line.startswith("ANSWER "))
     # The driver and two executors keep blocks; 0 + 1 + … + 999 = 499500.
     assert json.loads(answer.removeprefix("ANSWER ")) == {

@@ -19,6 +19,7 @@ from arctic_orchestration.lake.merging.sessions import cancel_merges, merging_se
 from arctic_orchestration.lake.session import require_lake_session
 from arctic_orchestration.lake.spark_versions import HAS_CONNECT
 from arctic_orchestration.settings import Settings
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.skipif(not HAS_CONNECT, reason="Spark Connect: from PySpark 4.3 on")
 
@@ -176,7 +177,7 @@ def test_a_run_appends_over_connect_without_java(connect_url: str, tmp_path: Pat
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     assert connect_url.rpartition("=")[2] not in done.stdout + done.stderr

@@ -31,6 +31,7 @@ from arctic_orchestration_tests.hive_metastore import LostAnswers, hive_metastor
 from arctic_orchestration_tests.lake.conftest import settings_for
 from arctic_orchestration_tests.lake.stored_tables import data_files, rewritten
 from arctic_orchestration_tests.object_store import BUCKET, object_store
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 COMMIT = "alter_table_with_environment_context"
 
@@ -100,7 +101,7 @@ def test_a_commit_that_is_not_answered_is_made_once(
     between.lose(COMMIT, answer=answer)
     with ThreadPoolExecutor(1) as threads:
         committing = threads.submit(replace_files, table, [one])
-        assert between.is_lost.wait(60)
+        assert between.is_lost.wait(PATIENCE_SECONDS)
         # It is not removed by its client, whose connection has ended.
         assert remove_locks(metastore) >= 1
         assert committing.result().committed == ("one",)
@@ -179,14 +180,14 @@ def test_the_end_of_a_threads_calls_ends_no_other_ones(
     def call() -> list[str]:
         with catalog._client as client:
             is_open.set()
-            assert is_over.wait(60)
+            assert is_over.wait(PATIENCE_SECONDS)
             found: list[str] = client.get_all_databases()
             return found
 
     with ThreadPoolExecutor(1) as threads:
         with catalog._client:
             called = threads.submit(call)
-            assert is_open.wait(60)
+            assert is_open.wait(PATIENCE_SECONDS)
         is_over.set()
         if kind is HiveCatalog:
             with pytest.raises(TTransportException):

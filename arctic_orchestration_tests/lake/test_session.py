@@ -18,6 +18,7 @@ from arctic_orchestration.lake.spark_resource import pyspark_resource
 from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.lake.conftest import settings_for
 from arctic_orchestration_tests.lake.sessions import FAST
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 
 def test_properties_are_added_to_those_of_the_lake(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_a_session_that_the_resource_started_ends_with_the_run(tmp_path: Path) -
         [sys.executable, "-c", program, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
 

@@ -15,10 +15,10 @@ from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.lake.appender import SCHEMA, append_batches, make_table
 from arctic_orchestration_tests.lake.sessions import RunningJvm
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 WRITERS = 4
 BATCHES = 3
-_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Writer:
         assert self.answer() == expected
 
     def answer(self) -> Any:
-        assert self.connection.poll(_SECONDS), f"no answer in {_SECONDS} s"
+        assert self.connection.poll(PATIENCE_SECONDS), f"no answer in {PATIENCE_SECONDS} s"
         return self.connection.recv()
 
     def begins(self) -> None:
         self.connection.send("go")
 
     def ends(self) -> None:
-        self.process.join(_SECONDS)
+        self.process.join(PATIENCE_SECONDS)
         assert self.process.exitcode == 0
 
 

@@ -15,15 +15,15 @@ import yaml
 
 from arctic_orchestration_tests import open_files
 from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs import crash_points, forked_runs
 from arctic_orchestration_tests.proofs.coordinator import shifted_time
-from arctic_orchestration_tests.proofs.processes import end_with_the_parent, free_port, until
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent, free_port
 
 CODE_SERVER, DAEMON, SERVICE = "code_server", "daemon", "service"
 #: the name of the code location, if there is no other
 HERE = "here"
 _HERE = "arctic_orchestration_tests.proofs"
-_START_SECONDS = 60
 #: after which a run that was to start is given up
 _GIVEN_UP_SECONDS = 5
 
@@ -115,7 +115,7 @@ class DagsterProcesses:
             self.daemons.append(process)
         else:
             what = f"the {role} listens"
-            until(lambda: self._listens(process, port, log), _START_SECONDS, what)
+            until(lambda: self._listens(process, port, log), what)
         return process
 
     def _listens(self, process: BaseProcess, port: int, log: Path) -> bool:

@@ -18,10 +18,10 @@ from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.schedules import location, resources
 from arctic_orchestration.schedules.engine import Engine
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.proofs.dispatchers import read_without_lock
 from arctic_orchestration_tests.proofs.group_tickers import count_together
 from arctic_orchestration_tests.proofs.processes import end_with_the_parent
-from arctic_orchestration_tests.proofs.racing import SECONDS
 from arctic_orchestration_tests.proofs.shared_dagster import SharedDagster, TimedRun
 from arctic_orchestration_tests.schedules.simulated import AnyTargets, at
 
@@ -99,7 +99,7 @@ def tick_through_rounds(
         if round or with_lock:
             all_together.wait()
         else:
-            turns[number].wait(SECONDS)
+            turns[number].wait(PATIENCE_SECONDS)
             # Ids then ascend as turns do, and nobody waits for a job's row that waits for him.
             now += number * timedelta(milliseconds=1)
         dagster.finish(now - RUN, now)

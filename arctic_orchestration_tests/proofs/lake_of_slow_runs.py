@@ -9,7 +9,7 @@ from dagster._core.execution.retries import RetryMode
 from dagster._core.executor.in_process import InProcessExecutor
 
 from arctic_orchestration import Arctic, Schedule, on
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import until
 
 #: the folder in which the processes of runs and the test leave files for each other
 FOLDER = "ARCTIC_TEST_SLOW_RUNS"
@@ -40,7 +40,7 @@ def let_on(context: dg.InitExecutorContext) -> dg.Executor:
             os.link(whole, came(folder, number))
         except FileExistsError:
             continue
-        until(let(folder, number).exists, _SECONDS, f"run {number} is let on")
+        until(let(folder, number).exists, f"run {number} is let on", _SECONDS)
         break
     return InProcessExecutor(retries=RetryMode.DISABLED)
 

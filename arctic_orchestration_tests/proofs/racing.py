@@ -6,9 +6,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from arctic_orchestration_tests.forking import forkserver
-
-#: for how long a process waits for the others, and the test for a report
-SECONDS = 300
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 
 class Race:
@@ -26,7 +24,7 @@ class Race:
         """
         context = forkserver()
         reports = context.Queue()
-        all_together = context.Barrier(count, timeout=SECONDS)
+        all_together = context.Barrier(count, timeout=PATIENCE_SECONDS)
         turns = [context.Event() for _ in range(count)]
         turns[0].set()
         for number in range(count):
@@ -39,18 +37,18 @@ class Race:
             self._processes.append(process)
         found = [self._next(reports) for _ in range(count)]
         for ended in self._processes:
-            ended.join(SECONDS)
+            ended.join(PATIENCE_SECONDS)
             assert ended.exitcode == 0
         return found
 
     def _next(self, reports: Any) -> Any:
         """The next report; fails at once when a process fails."""
-        for _ in range(SECONDS):
+        for _ in range(PATIENCE_SECONDS):
             try:
                 return reports.get(timeout=1)
             except queue.Empty:
                 assert not any(process.exitcode for process in self._processes)
-        raise AssertionError(f"no report within {SECONDS} s")
+        raise AssertionError(f"no report within {PATIENCE_SECONDS} s")
 
     def end(self) -> None:
         """Kills whoever is left."""

@@ -15,6 +15,7 @@ from dagster import DagsterInstance
 from arctic_orchestration import Schedule
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.schedules.dagster.resource import RunCause
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs.coordinator import shifted_time
 from arctic_orchestration_tests.proofs.coordinator.shifted_time import ShiftedTime
 from arctic_orchestration_tests.proofs.dagster_processes import (
@@ -24,9 +25,7 @@ from arctic_orchestration_tests.proofs.dagster_processes import (
     DagsterProcesses,
 )
 from arctic_orchestration_tests.proofs.lake_of_scenarios import DECLARED
-from arctic_orchestration_tests.proofs.processes import until
 
-_SECONDS = 90
 _PROOFS = "arctic_orchestration_tests.proofs"
 
 
@@ -71,7 +70,9 @@ class ServedLake:
         self.processes.start(DAEMON)
         self.processes.start(SERVICE)
         self._client = httpx2.Client(
-            base_url=f"{self.processes.service_address}/api/v1", trust_env=False, timeout=30
+            base_url=f"{self.processes.service_address}/api/v1",
+            trust_env=False,
+            timeout=PATIENCE_SECONDS,
         )
         self.wait(lambda: self._count() == len(declared), "the first deployment")
 
@@ -145,7 +146,7 @@ class ServedLake:
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         try:
-            until(condition, _SECONDS, what)
+            until(condition, what)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.processes.logs()}") from None
 

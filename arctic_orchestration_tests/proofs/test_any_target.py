@@ -17,6 +17,7 @@ from arctic_orchestration.schedules import location as located
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs, locations, schedules
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs.crash_points import LEASE_SECONDS
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
@@ -29,11 +30,9 @@ from arctic_orchestration_tests.proofs.lake_of_targets import (
     EXECUTED,
     WITHOUT_SPARE,
 )
-from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 
-_SECONDS = 90
 #: how many seconds a failed tick keeps the requests that it was given
 _LEASE = "3"
 _MODULE = "arctic_orchestration_tests.proofs.lake_of_targets"
@@ -56,7 +55,7 @@ class Lake:
             (self.home / name).touch()
         self.server = self.processes.start(CODE_SERVER)
         self.daemon = self.processes.start(DAEMON)
-        until(self._has_ticked, _SECONDS, "the first tick")
+        until(self._has_ticked, "the first tick")
         by_hand = Schedule(
             name="by_hand", target="spare", trigger=on.partitions("raw/a"), enabled=True
         )
@@ -140,7 +139,7 @@ def test_a_job_that_no_schedule_in_the_code_names_has_its_run(lake: MakeLake) ->
     here = lake()
     here.announce("1")
     for schedule in ("declared", "by_hand"):
-        until(lambda name=schedule: here.succeeded(name) == 1, _SECONDS, here.processes.logs())  # type: ignore[misc]
+        until(lambda name=schedule: here.succeeded(name) == 1, here.processes.logs())  # type: ignore[misc]
     assert here.failed_ticks() == []
 
 
@@ -151,11 +150,11 @@ def test_a_request_at_which_the_daemon_fails_stops_no_other(lake: MakeLake) -> N
     """
     here = lake(DECLARED_ONLY)
     here.announce("1")
-    until(lambda: here.states("by_hand")[-1:] != [] and here.has_failed(), _SECONDS, here.summary())
+    until(lambda: here.states("by_hand")[-1:] != [] and here.has_failed(), here.summary())
     assert "spare" in str(here.failed_ticks()[0].error)
     here.announce("2")
-    until(lambda: here.succeeded("declared") == 2, _SECONDS, here.summary())
-    until(lambda: here.states("by_hand")[0][0] == "failed", _SECONDS, here.summary())
+    until(lambda: here.succeeded("declared") == 2, here.summary())
+    until(lambda: here.states("by_hand")[0][0] == "failed", here.summary())
     # The lease is so short that the tick may not have failed yet when it is over.
     reason = r"Dagster failed at \d requests for its run, the last time with: KeyError: 'spare'"
     assert re.fullmatch(reason, here.states("by_hand")[0][1])
@@ -166,7 +165,7 @@ def test_a_target_that_a_deployment_drops_after_the_tick_fails_alone(lake: MakeL
     here = lake()
     here.processes.arm("RUN_IDS_RESERVED")
     here.announce("1")
-    here.daemon.join(_SECONDS)
+    here.daemon.join(PATIENCE_SECONDS)
     assert here.processes.was_reached("RUN_IDS_RESERVED")
     here.server.kill()
     here.server.join()
@@ -174,8 +173,8 @@ def test_a_target_that_a_deployment_drops_after_the_tick_fails_alone(lake: MakeL
     here.processes.start(CODE_SERVER)
     here.processes.start(DAEMON)
     here.announce("2")
-    until(lambda: here.succeeded("declared") == 2, _SECONDS, here.summary())
-    until(lambda: here.ended("by_hand") == 2, _SECONDS, here.summary())
+    until(lambda: here.succeeded("declared") == 2, here.summary())
+    until(lambda: here.ended("by_hand") == 2, here.summary())
     assert here.states("by_hand") == [("failed", "job spare is not in this code location")] * 2
 
 
@@ -189,12 +188,12 @@ def test_a_canceled_job_executes_nothing(lake: MakeLake, canceled: bool) -> None
     here = lake(launcher="arctic_orchestration.run_launcher.ArcticRunLauncher")
     here.processes.arm("RUN_IDS_RESERVED")
     here.announce("1")
-    here.daemon.join(_SECONDS)
+    here.daemon.join(PATIENCE_SECONDS)
     assert here.processes.was_reached("RUN_IDS_RESERVED")
     if canceled:
         here.cancel_all()
     here.processes.start(DAEMON)
-    until(lambda: here.finished_runs() == 2, 3 * _SECONDS, "two runs have ended")
+    until(lambda: here.finished_runs() == 2, "two runs have ended")
     executed = len(list(here.home.glob(f"{EXECUTED}*")))
     assert executed == (0 if canceled else 2)
     if canceled:

@@ -13,16 +13,15 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs, locations, schedules
 from arctic_orchestration_tests.code_location.odd_events import arrive
 from arctic_orchestration_tests.event_log.test_check_rows import report
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,
     DagsterProcesses,
 )
-from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 
-_SECONDS = 90
 _MODULE = "arctic_orchestration_tests.proofs.lake_of_checks"
 
 
@@ -45,7 +44,7 @@ class Lake:
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         try:
-            until(condition, _SECONDS, what)
+            until(condition, what)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.processes.logs()}") from None
 

@@ -20,13 +20,13 @@ from dagster import DagsterInstance
 
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import events, job_events, jobs, locations, schedules
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs import crash_points
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,
     DagsterProcesses,
 )
-from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
 
@@ -43,7 +43,6 @@ KILLS = [
 ]
 #: where a daemon may live on beside its successor, and what Dagster has of its requests then
 PAUSES = ("REPLIED", "RUN_IDS_RESERVED", "RUN_CREATED", "RUN_LAUNCHED")
-_SECONDS = 90
 #: Killed where Dagster has no requests of it yet, a daemon leaves a tick that nobody may take up
 #: before its lease is over. There is no second daemon here that only needs longer.
 _LEASE_SECONDS = "3"
@@ -66,7 +65,7 @@ class Lake:
         """Starts both processes, and waits for the first tick: what comes after it counts."""
         self.server = self.processes.start(CODE_SERVER)
         self.daemon = self.processes.start(DAEMON)
-        until(self._has_ticked, _SECONDS, "the first tick")
+        until(self._has_ticked, "the first tick")
 
     def announce_two(self) -> None:
         """Two partitions arrive: a run for each of them, and one for the pair."""
@@ -82,7 +81,7 @@ class Lake:
         victim = self.server if role == CODE_SERVER else self.daemon
         self.processes.arm(point, skip=later)
         self.announce_two()
-        victim.join(_SECONDS)
+        victim.join(PATIENCE_SECONDS)
         assert victim.exitcode == -signal.SIGKILL, f"{role} did not reach {point}"
         assert self.processes.was_reached(point)
         if role == CODE_SERVER:
@@ -94,7 +93,7 @@ class Lake:
         """The daemon dies, and for so long that Dagster does not take up its tick again."""
         self.processes.arm(point)
         self.announce_two()
-        self.daemon.join(_SECONDS)
+        self.daemon.join(PATIENCE_SECONDS)
         assert self.processes.was_reached(point)
         state = self.instance.all_instigator_state()[0]
         for tick in self.instance.get_ticks(state.instigator_origin_id, state.selector_id):
@@ -110,14 +109,14 @@ class Lake:
         self.daemon = self.processes.start(DAEMON)
         self.wait_for_all()
         self.resume(paused, how=signal.SIGKILL)
-        paused.join(_SECONDS)
+        paused.join(PATIENCE_SECONDS)
         assert paused.exitcode == -signal.SIGKILL, "the paused daemon did not end its tick"
 
     def pause(self, point: str) -> BaseProcess:
         """Two partitions arrive, and the daemon is stopped at the point."""
         self.processes.arm(point, how=signal.SIGSTOP)
         self.announce_two()
-        until(lambda: self.processes.was_reached(point), _SECONDS, f"a pause at {point}")
+        until(lambda: self.processes.was_reached(point), f"a pause at {point}")
         return self.daemon
 
     def resume(self, paused: BaseProcess, at: str = "TICK_LEFT", how: int = signal.SIGCONT) -> None:
@@ -125,14 +124,13 @@ class Lake:
         assert paused.pid is not None
         self.processes.arm(at, how=how, of=paused.pid)
         os.kill(paused.pid, signal.SIGCONT)
-        until(lambda: self.processes.was_reached(at), _SECONDS, f"it comes to {at}")
+        until(lambda: self.processes.was_reached(at), f"it comes to {at}")
 
     def wait_for_all(self) -> None:
         """Returns when as many jobs have succeeded as there have to be."""
         wanted = len(self.announced) * 3 // 2
         until(
             lambda: self.job_states()["succeeded"] >= wanted,
-            _SECONDS,
             f"{wanted} jobs succeeded",
         )
 
@@ -231,7 +229,7 @@ def test_a_tick_that_is_not_resumed_loses_no_run(lake: MakeLake) -> None:
     here = lake()
     for point in ("RUN_IDS_RESERVED", "RUN_CREATED"):
         here.kill_for_good_at(point)
-        until(lambda: here.runs() == here.expected_runs(), 20, f"a run each, after {point}")
+        until(lambda: here.runs() == here.expected_runs(), f"a run each, after {point}")
 
 
 def test_a_daemon_that_was_only_paused_makes_no_second_run(lake: MakeLake) -> None:
@@ -246,7 +244,7 @@ def test_without_the_run_key_there_is_a_double_run(lake: MakeLake) -> None:
     """The control: requests that lack the key are not known again, and handed out once more."""
     here = lake(without_run_key="requests")
     here.kill_at(DAEMON, "RUN_CREATED", 0)
-    until(lambda: bool(here.doubles()), _SECONDS, "a double run")
+    until(lambda: bool(here.doubles()), "a double run")
     print(f"requests without run keys: double {dict(here.doubles())}")
 
 

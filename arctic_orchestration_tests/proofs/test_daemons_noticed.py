@@ -14,20 +14,18 @@ import pytest
 from arctic_orchestration.cli.doctor.command import examine
 from arctic_orchestration.console.findings import BAD, GOOD
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,
     DagsterProcesses,
 )
-from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [
     pytest.mark.proof,
     pytest.mark.timeout(900),
     pytest.mark.skipif(os.environ.get("ARCTIC_PROOF") != "full", reason="takes minutes"),
 ]
-
-_SECONDS = 300
 
 
 def daemon_found() -> tuple[str, str]:
@@ -57,13 +55,13 @@ def test_a_second_daemon_is_noticed_and_a_replaced_one_is_not(
     try:
         processes.start(CODE_SERVER)
         first = processes.start(DAEMON)
-        until(lambda: sensor_ids() is not None, _SECONDS, "a heartbeat")
+        until(lambda: sensor_ids() is not None, "a heartbeat")
         replaced = sensor_ids()
         first.terminate()
-        first.join(_SECONDS)
+        first.join(PATIENCE_SECONDS)
         processes.start(DAEMON)
-        until(lambda: sensor_ids() != replaced, _SECONDS, "a heartbeat of the second daemon")
-        until(lambda: daemon_found()[0] == GOOD, 60, "one daemon is right")
+        until(lambda: sensor_ids() != replaced, "a heartbeat of the second daemon")
+        until(lambda: daemon_found()[0] == GOOD, "one daemon is right")
         processes.start(DAEMON)
         found = [daemon_found()]
 
@@ -72,7 +70,7 @@ def test_a_second_daemon_is_noticed_and_a_replaced_one_is_not(
             found.append(daemon_found())
             return found[-1][0] == BAD
 
-        until(is_noticed, _SECONDS, "a second daemon is noticed")
+        until(is_noticed, "a second daemon is noticed")
         assert found[-1][1].partition(":")[0] == "2 daemons run on this instance"
     finally:
         processes.end()

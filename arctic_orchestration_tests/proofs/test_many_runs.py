@@ -14,7 +14,8 @@ import dagster as dg
 import psutil
 import pytest
 
-from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
+from arctic_orchestration_tests.patience import until
+from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(10_800)]
 

@@ -18,17 +18,16 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.partition_tables import deferred_arrivals
 from arctic_orchestration.state.tables import schedules, timers
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs import lake_of_days
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,
     DagsterProcesses,
 )
-from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 
-_SECONDS = 180
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 Runs = dict[str, list[str]]
 
@@ -53,7 +52,7 @@ class Lake:
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         try:
-            until(condition, _SECONDS, what)
+            until(condition, what)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.runs()}\n{self.processes.logs()}") from None
 

@@ -13,8 +13,8 @@ import dagster as dg
 import pytest
 from dagster import DagsterInstance
 
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs.lake_of_slow_runs import FOLDER, STEPS, came, let
-from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.proofs.test_crashes import Lake
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
@@ -49,7 +49,7 @@ class SlowLake(Lake):
     def wait_for_process(self, number: int) -> None:
         """Returns when the process of that run is about to begin it."""
         what = f"the process of run {number}\n{self.processes.logs()}"
-        until(came(self.folder, number).exists, _SECONDS, what)
+        until(came(self.folder, number).exists, what, _SECONDS)
 
     def let(self, *numbers: int) -> None:
         """The processes of these runs go on."""
@@ -58,7 +58,7 @@ class SlowLake(Lake):
 
     def wait_until_all_ended(self) -> None:
         """Returns when no run is under way."""
-        until(lambda: all(run.is_finished for run in self.all_runs()), _SECONDS, "all runs ended")
+        until(lambda: all(run.is_finished for run in self.all_runs()), "all runs ended", _SECONDS)
 
     def status(self, run: dg.DagsterRun) -> dg.DagsterRunStatus:
         found = self.instance.get_run_by_id(run.run_id)
@@ -72,7 +72,7 @@ class SlowLake(Lake):
 
     def wait_for_job(self) -> None:
         """Returns when the job has succeeded."""
-        until(lambda: self.job_states() == {"succeeded": 1}, _SECONDS, "the job succeeded")
+        until(lambda: self.job_states() == {"succeeded": 1}, "the job succeeded", _SECONDS)
 
 
 MakeLake = Callable[[str | None], SlowLake]
@@ -116,7 +116,7 @@ def test_a_slow_run_ends_before_its_first_step(lake: MakeLake) -> None:
     here.wait_for_job()
     here.let(1)
     canceled = dg.DagsterRunStatus.CANCELED
-    until(lambda: here.status(slow) is canceled, _SECONDS, "the slow run is canceled")
+    until(lambda: here.status(slow) is canceled, "the slow run is canceled", _SECONDS)
     assert len(here.steps()) == 1
     assert slow.run_id not in here.steps()
     assert here.job_states() == {"succeeded": 1}
@@ -145,7 +145,7 @@ def test_with_dagsters_launcher_a_slow_run_runs_beside_the_next_attempt(lake: Ma
     here.give_up(slow)
     here.wait_for_job()
     here.let(1)
-    until(lambda: len(here.steps()) == 2, _SECONDS, "both runs have their step")
+    until(lambda: len(here.steps()) == 2, "both runs have their step", _SECONDS)
 
 
 def test_a_run_that_is_enqueued_after_it_was_given_up_is_the_only_one(lake: MakeLake) -> None:
@@ -157,6 +157,6 @@ def test_a_run_that_is_enqueued_after_it_was_given_up_is_the_only_one(lake: Make
     assert run.status is dg.DagsterRunStatus.NOT_STARTED
     here.give_up(run)
     os.kill(paused, signal.SIGCONT)
-    until(lambda: here.job_states() == {"succeeded": 1}, _SECONDS, "the job succeeded")
+    until(lambda: here.job_states() == {"succeeded": 1}, "the job succeeded", _SECONDS)
     assert here.status(run) is dg.DagsterRunStatus.SUCCESS
     assert len(here.steps()) == 1

@@ -16,9 +16,9 @@ import sqlalchemy as sa
 from dagster import DagsterEventType, DagsterInstance
 
 from arctic_orchestration.state.tables import jobs
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs import crash_points, instant_launcher
 from arctic_orchestration_tests.proofs.dagster_processes import DAEMON
-from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.proofs.test_crashes import Lake
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
@@ -32,7 +32,7 @@ OF_A_ROUND = 50 if FULL else 8
 #: begins in the middle, so that each comes in the small size, too
 KILLED_AT = ("RUN_CREATED", "RUN_IDS_RESERVED", "RUN_LAUNCHED", "REPLIED")
 ROUNDS = PARTITIONS // OF_A_ROUND
-_SECONDS = 1800 if FULL else 300
+_SECONDS = 1800 if FULL else PATIENCE_SECONDS
 #: Of daemons that are killed or ended: their successors wait for its end, and for nothing else. It
 #: is longer than a daemon that is alive needs from one run to the next.
 _LEASE_SECONDS = "" if FULL else "20"
@@ -50,13 +50,13 @@ class TwoDaemons(Lake):
         """Starts another daemon, and waits until its sensors are at work."""
         before = self._sensor_daemon()
         self.daemon = self.processes.start(DAEMON)
-        until(lambda: self._sensor_daemon() != before, _SECONDS, "the other daemon works")
+        until(lambda: self._sensor_daemon() != before, "the other daemon works", _SECONDS)
 
     def wait_for_runs(self, less: int = 0) -> None:
         """Returns when the jobs of all partitions have succeeded, or of all but some."""
         wanted = len(self.announced) - less
         try:
-            until(lambda: self.succeeded() >= wanted, _SECONDS, f"{wanted} jobs succeeded")
+            until(lambda: self.succeeded() >= wanted, f"{wanted} jobs succeeded", _SECONDS)
         except AssertionError:
             print(self.job_states(), self.processes.logs())
             raise
@@ -202,8 +202,8 @@ def test_a_daemon_that_is_killed_beside_its_successor_makes_no_second_run(
             here.announce(2)
             until(
                 lambda old=old: old.exitcode is not None or here.has_runs_of_the_last(),  # type: ignore[misc]
-                _SECONDS,
                 f"the old daemon is killed at {point}, or the other one was first",
+                _SECONDS,
             )
         here.announce(OF_A_ROUND // 2)
     here.wait_for_runs()
@@ -222,7 +222,7 @@ def test_a_daemon_that_ends_beside_its_successor_makes_no_second_run(
         here.add_daemon()
         runs = len(here.all_runs())
         here.announce(OF_A_ROUND)
-        until(lambda runs=runs: len(here.all_runs()) > runs, _SECONDS, "a run")  # type: ignore[misc]
+        until(lambda runs=runs: len(here.all_runs()) > runs, "a run", _SECONDS)  # type: ignore[misc]
         os.kill(old.pid or 0, signal.SIGTERM)
         old.join(_SECONDS)
         assert old.exitcode is not None

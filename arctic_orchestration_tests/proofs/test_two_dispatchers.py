@@ -19,6 +19,7 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import events, job_events, jobs, schedules
 from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.proofs import arrivals, dispatchers, run_table
 from arctic_orchestration_tests.proofs.dispatchers import OF_AN_ASSET, Report
@@ -29,7 +30,7 @@ FULL = os.environ.get("ARCTIC_PROOF") == "full"
 ASSETS = 100 if FULL else 10
 WRITERS = 4
 EVENTS_OF_A_WRITER = 2_500 if FULL else 250
-_SECONDS = 900 if FULL else 90
+_SECONDS = 900 if FULL else PATIENCE_SECONDS
 
 
 @dataclass

@@ -28,10 +28,11 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs, locations
 from arctic_orchestration_tests import open_files
 from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs import forked_runs
 from arctic_orchestration_tests.proofs.dagster_processes import CODE_SERVER, DAEMON
 from arctic_orchestration_tests.proofs.lake_of_warm_runs import JVMS, NOTES
-from arctic_orchestration_tests.proofs.processes import end_with_the_parent, free_port, until
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent, free_port
 from arctic_orchestration_tests.run_launcher import forked_hosts
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(10_800)]
@@ -41,7 +42,7 @@ ROUNDS = 10 if FULL else 1
 #: of a round; in its small size, each victim once, but for the JVM: on each database another way
 KILLS = 100 if FULL else 0
 #: in its small size, before the test's own timeout ends the process without a word
-_SECONDS = 600 if FULL else 300
+_SECONDS = 600 if FULL else PATIENCE_SECONDS
 #: how long a process to kill is looked for
 _LOOK_SECONDS = 5
 #: for a JVM, which may have to start
@@ -118,7 +119,7 @@ class WarmLake:
         self.announced: list[str] = []
         self.server = self._start(CODE_SERVER)
         self.daemon = self._start(DAEMON)
-        until(self._has_ticked, _SECONDS, "the first tick")
+        until(self._has_ticked, "the first tick", _SECONDS)
 
     def _start(self, role: str) -> BaseProcess:
         process = forkserver().Process(
@@ -248,7 +249,7 @@ class WarmLake:
             return states["succeeded"] + states["failed"] >= len(self.announced)
 
         try:
-            until(ended, _SECONDS, "all jobs have ended")
+            until(ended, "all jobs have ended", _SECONDS)
         except AssertionError as error:
             error.add_note(self._stuck())
             raise
@@ -382,8 +383,11 @@ def test_of_two_runs_of_a_job_one_begins(lake: MakeLake) -> None:
     for _ in range(3):
         here.announce()
     here.wait_for_all()
-    until(lambda: [run.is_finished for run in here.instance.get_runs()] == [True] * 6,
-          _SECONDS, "all runs have ended")  # fmt: skip
+    until(
+        lambda: [run.is_finished for run in here.instance.get_runs()] == [True] * 6,
+        "all runs have ended",
+        _SECONDS,
+    )
     assert list(here.begun().values()) == [1] * 3
 
 
@@ -392,4 +396,4 @@ def test_without_the_claim_both_begin(lake: MakeLake) -> None:
     here = lake(_TWICE + _UNCLAIMED)
     for _ in range(3):
         here.announce()
-    until(lambda: 2 in here.begun().values(), _SECONDS, "a double run")
+    until(lambda: 2 in here.begun().values(), "a double run", _SECONDS)

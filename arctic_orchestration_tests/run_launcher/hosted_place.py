@@ -3,7 +3,6 @@
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from dagster._core.workspace.load_target import PythonFileTarget
 
 from arctic_orchestration import postgres_connections
 from arctic_orchestration.run_launcher import messages
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.run_launcher.forked_hosts import (
     forks_in_place,
@@ -25,19 +25,6 @@ from arctic_orchestration_tests.run_launcher.forked_hosts import (
 from arctic_orchestration_tests.templates import write_dagster_yaml
 
 LOCATION = "hosted"
-_SECONDS = 120
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = _SECONDS) -> Any:
-    """What the condition says as soon as it is true."""
-    began = time.monotonic()
-    while not (found := condition()):
-        waited = time.monotonic() - began
-        if waited > seconds:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        # Asking Dagster costs milliseconds of CPU, which those that are waited for need.
-        time.sleep(0.02 if waited < 1 else 0.1)
-    return found
 
 
 class HostedPlace:

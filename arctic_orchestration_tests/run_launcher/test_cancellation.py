@@ -10,7 +10,8 @@ import pytest
 
 from arctic_orchestration.run_launcher import messages
 from arctic_orchestration.run_launcher.launcher import HOST_TAG
-from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
+from arctic_orchestration_tests.patience import until
+from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place
 
 #: Dagster makes the executor after it has looked at the run's status, and before the run starts.
 CODE = dedent("""

@@ -15,7 +15,8 @@ import pytest
 from dagster._core.execution import compute_logs
 
 from arctic_orchestration.run_launcher import captured_output, host_client
-from arctic_orchestration_tests.run_launcher.hosted_place import hosted_place, until
+from arctic_orchestration_tests.patience import until
+from arctic_orchestration_tests.run_launcher.hosted_place import hosted_place
 
 #: copies a file to an output; says which process does so
 _COPIER = """
@@ -88,6 +89,7 @@ _CODE = """
 import subprocess, sys, time
 from pathlib import Path
 import dagster as dg
+from arctic_orchestration_tests.patience import until
 
 OUTPUT = Path(__file__).parent / "output_of_the_host"
 
@@ -97,10 +99,8 @@ def step(context):
     sys.stdout.write("to stdout\\n")
     sys.stdout.flush()
     subprocess.run("echo from a subprocess; echo to stderr >&2", shell=True, check=True)
-    deadline = time.monotonic() + 60
-    while not all(text in OUTPUT.read_text() for text in ("stdout", "subprocess", "stderr")):
-        assert time.monotonic() < deadline, OUTPUT.read_text()
-        time.sleep(0.02)
+    texts = ("stdout", "subprocess", "stderr")
+    until(lambda: all(text in OUTPUT.read_text() for text in texts), "its output is copied")
 
 @dg.job(executor_def=dg.in_process_executor)
 def work():

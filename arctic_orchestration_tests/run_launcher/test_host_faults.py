@@ -25,12 +25,8 @@ from arctic_orchestration.run_launcher import ArcticRunLauncher, host_client, me
 from arctic_orchestration.run_launcher.launcher import HOST_TAG
 from arctic_orchestration.run_launcher.processes import began
 from arctic_orchestration.run_launcher.spark_pool import SparkPool
-from arctic_orchestration_tests.run_launcher.hosted_place import (
-    HostedPlace,
-    Make,
-    hosted_place,
-    until,
-)
+from arctic_orchestration_tests.patience import until
+from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, Make, hosted_place
 from arctic_orchestration_tests.run_launcher.test_hosts import CODE
 
 

@@ -14,7 +14,8 @@ import pytest
 from arctic_orchestration.run_launcher import host_client
 from arctic_orchestration.run_launcher.loaded_code import LoadedCode
 from arctic_orchestration.run_launcher.processes import began
-from arctic_orchestration_tests.run_launcher.hosted_place import Make, until
+from arctic_orchestration_tests.patience import until
+from arctic_orchestration_tests.run_launcher.hosted_place import Make
 from arctic_orchestration_tests.run_launcher.test_hosts import CODE
 
 

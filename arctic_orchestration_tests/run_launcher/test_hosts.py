@@ -25,12 +25,8 @@ from arctic_orchestration.run_launcher import ArcticRunLauncher, messages
 from arctic_orchestration.run_launcher.configuration import LauncherRules
 from arctic_orchestration.run_launcher.host import connections
 from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.run_launcher.hosted_place import (
-    HostedPlace,
-    Make,
-    hosted_place,
-    until,
-)
+from arctic_orchestration_tests.patience import until
+from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, Make, hosted_place
 
 CODE = dedent("""
     import atexit, json, logging, os, signal, subprocess, sys, threading, time, warnings

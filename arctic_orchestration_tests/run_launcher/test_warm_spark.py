@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from arctic_orchestration.lake.spark_versions import LENT
-from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place, until
+from arctic_orchestration_tests.patience import until
+from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, hosted_place
 
 # Which JVM a run gets depends on those that the runs of the tests before have ended.
 pytestmark = pytest.mark.in_order
@@ -161,11 +162,20 @@ def test_a_run_that_kills_its_jvm_fails_alone_and_where_all_are_lent_one_starts_
         assert place.ended(run_id).status is dg.DagsterRunStatus.CANCELED
 
 
-#: limits that are only reached where nothing answers at all
+#: short limits from the moment at which a JVM no longer answers; a slow one reaches none of them
 _IMPATIENT = """
 from arctic_orchestration.lake import session_source
 from arctic_orchestration.run_launcher import spark_pool
-session_source._RESPONSE_SECONDS = spark_pool._RETURN_SECONDS = 3.0
+
+def with_limits(usual):
+    def limited(*arguments):
+        limit = 3.0 if (FOLDER / "stopped").exists() else 3600.0
+        session_source._RESPONSE_SECONDS = spark_pool._RETURN_SECONDS = limit
+        return usual(*arguments)
+    return limited
+
+session_source._responds = with_limits(session_source._responds)
+spark_pool.SparkPool.look = with_limits(spark_pool.SparkPool.look)
 """
 
 
@@ -188,6 +198,7 @@ def test_a_jvm_that_was_stopped_is_given_up(tmp_path: Path) -> None:
         until(lambda: place.hosts()[0]["spark"][0]["ready"], "the JVM can be lent again")
         (keeper,) = keepers(place)
         os.kill(stopped, signal.SIGSTOP)
+        (tmp_path / "stopped").touch()
         try:
             assert note(place)["jvm"] != stopped
             until(lambda: keeper not in keepers(place), "the stopped JVM is given up")

@@ -11,7 +11,7 @@ from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.run_claims import claim
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.schedules.simulated import World, at
 from arctic_orchestration_tests.schedules.test_control import cancel, changing, job_rows, schedule
 
@@ -124,7 +124,7 @@ def test_a_claim_and_a_cancellation_at_once_do_not_both_succeed(world: MakeWorld
         with here.database.begin() as tx:
             assert claim(tx, request.job_id, "run-9") is None
             canceled = beside.submit(cancel, here, request.job_id, 2)
-            until(lambda: waits_for_a_lock(here), 30, "the cancellation waits")
+            until(lambda: waits_for_a_lock(here), "the cancellation waits")
         with pytest.raises(TransitionRefused, match="with run run-9"):
             canceled.result()
     assert states(here) == ["launching"]

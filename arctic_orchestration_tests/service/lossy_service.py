@@ -16,9 +16,7 @@ from arctic_orchestration.service.access import AccessRules
 from arctic_orchestration.service.app import create_app
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.proofs.processes import until
-
-SECONDS = 60
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 
 
 class Fault(StrEnum):
@@ -61,7 +59,7 @@ class Proxy:
 
     def waits_for(self, word: str, times: int = 1) -> None:
         """Waits until there are so many of them."""
-        until(lambda: len(self.requests(word)) >= times, SECONDS, f"{times} requests: {word}")
+        until(lambda: len(self.requests(word)) >= times, f"{times} requests: {word}")
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -134,9 +132,9 @@ def served(database: Database, lake: Path, **rules: Any) -> Iterator[Served]:
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        until(lambda: server.started, SECONDS, "the service listens")
+        until(lambda: server.started, "the service listens")
         port = server.servers[0].sockets[0].getsockname()[1]
         yield Served(f"http://127.0.0.1:{port}", proxy)
     finally:
         server.force_exit = server.should_exit = True
-        thread.join(SECONDS)
+        thread.join(PATIENCE_SECONDS)

@@ -1,7 +1,6 @@
 """``arctic serve`` on a free port of loopback, in a thread of this process."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,8 +12,7 @@ from arctic_orchestration.service.app import create_app
 from arctic_orchestration.service.connections import ImpatientProtocol
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
-
-_PATIENCE_SECONDS = 30.0
+from arctic_orchestration_tests.patience import until
 
 
 @contextmanager
@@ -39,11 +37,8 @@ def listening(app: ASGIApp) -> Iterator[str]:
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not server.started:
-            assert thread.is_alive()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: server.started or not thread.is_alive(), "the application is served")
+        assert server.started
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True

@@ -10,14 +10,11 @@ from typing import Any
 from arctic_orchestration.service import worker_reports, workers
 from arctic_orchestration.service.cli.serve import serve
 from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.proofs.processes import (
-    end_with_the_parent,
-    until,
-)
+from arctic_orchestration_tests.patience import until
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
 #: what it has stored when it dies, before its answer
 CLAIMED, MERGED = "claimed", "merged"
-_SECONDS = 60
 
 
 def start(port: int, environment: Mapping[str, str], dies_when: str = "") -> BaseProcess:
@@ -30,7 +27,7 @@ def start(port: int, environment: Mapping[str, str], dies_when: str = "") -> Bas
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
-    until(listens, _SECONDS, "the service listens")
+    until(listens, "the service listens")
     return process
 
 

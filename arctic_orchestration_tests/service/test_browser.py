@@ -4,7 +4,6 @@ import importlib
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,10 +17,9 @@ from arctic_orchestration.service.app import create_app
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.cli.tasked import Tasked, task
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.served import listening
-
-_PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +47,11 @@ class Tab:
 
     def until(self, script: str) -> None:
         """Waits until an expression is true."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while self.page.evaluate(script) is not True:
-            assert time.monotonic() < deadline, (
-                script,
-                self.page.evaluate("document.body.innerText"),
-            )
-            time.sleep(0.05)
+        try:
+            until(lambda: self.page.evaluate(script) is True, script)
+        except AssertionError as error:
+            shown = self.page.evaluate("document.body.innerText")
+            raise AssertionError(f"{error}\n{shown}") from None
 
     @property
     def text(self) -> str:
@@ -141,9 +137,9 @@ def test_a_hidden_tab_is_not_brought_up_to_date(
     pages = app.state.live._pages
     tab.open("/jobs")
     tab.until_text("No jobs")
-    until(lambda: len(pages) == 1)
+    until(lambda: len(pages) == 1, "one page is live")
     _hide(tab, True)
-    until(lambda: not pages)
+    until(lambda: not pages, "no page is live")
     here.feed.arrive("raw/a", "monday")
     here.tick(1)
     assert "No jobs" in tab.text
@@ -221,10 +217,3 @@ def _hide(tab: Tab, hidden: bool) -> None:
         f"Object.defineProperty(document, 'hidden', {{configurable: true, get: () => {value}}});"
         "document.dispatchEvent(new Event('visibilitychange'))"
     )
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

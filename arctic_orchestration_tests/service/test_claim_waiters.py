@@ -20,11 +20,9 @@ from arctic_orchestration.service.claim_waiters import ClaimWaiters
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import lake_in, offered, table_of
 from arctic_orchestration_tests.compaction.stored import planned, seen
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.postgres import PostgresServer
-from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.service.lossy_service import served
-
-_PATIENCE_SECONDS = 60
 
 
 def test_a_thousand_claims_wait_without_threads(
@@ -53,7 +51,7 @@ def test_a_thousand_claims_wait_without_threads(
         woken: list[int] = []
 
         async def one(number: int, *names: str) -> None:
-            if await waiters.wait(f"w{number}", names, _PATIENCE_SECONDS):
+            if await waiters.wait(f"w{number}", names, PATIENCE_SECONDS):
                 woken.append(number)
 
         nights = asyncio.create_task(one(0, "night"))
@@ -91,13 +89,13 @@ def test_a_waiting_claim_gets_a_task_soon(database: Database, tmp_path: Path) ->
         for number in range(2):
             thread = threading.Thread(target=wait)
             thread.start()
-            until(is_waiting, _PATIENCE_SECONDS, "it waits")
+            until(is_waiting, "it waits")
             begun_at = time.monotonic()
             if number == 0:
                 offered(database, table_of(lake_in(tmp_path / "lake")))
             else:
                 server.request("POST", "/w/stop")
-            thread.join(_PATIENCE_SECONDS)
+            thread.join(PATIENCE_SECONDS)
             assert time.monotonic() - begun_at < 40
     assert answers[0]["assignment"]["table"]["name"] == "lake.words"
     assert (answers[1]["order"], answers[1]["assignment"]) == ("stop", None)
@@ -116,7 +114,7 @@ def test_the_watcher_gives_its_connection_back(database: Database) -> None:
     before = levels()
 
     async def wait() -> int:
-        waiting = asyncio.create_task(waiters.wait("w", (), _PATIENCE_SECONDS))
+        waiting = asyncio.create_task(waiters.wait("w", (), PATIENCE_SECONDS))
         while waiters._tasks is None:
             await asyncio.sleep(claim_waiters.INTERVAL_SECONDS)
         used = pool.checkedout()
@@ -125,7 +123,7 @@ def test_the_watcher_gives_its_connection_back(database: Database) -> None:
         return used
 
     assert asyncio.run(wait()) == 1
-    until(lambda: waiters._watcher is None and pool.checkedout() == 0, _PATIENCE_SECONDS, "it ends")
+    until(lambda: waiters._watcher is None and pool.checkedout() == 0, "it ends")
     assert levels() == before
 
 
@@ -146,7 +144,7 @@ def test_a_watcher_whose_connection_is_ended_goes_on(
 
     async def wait() -> bool:
         waiters = ClaimWaiters(database)
-        waiting = asyncio.create_task(waiters.wait("w", (), _PATIENCE_SECONDS))
+        waiting = asyncio.create_task(waiters.wait("w", (), PATIENCE_SECONDS))
         while not backends:
             await asyncio.sleep(claim_waiters.INTERVAL_SECONDS)
         postgres_server.end_backend(backends[0])

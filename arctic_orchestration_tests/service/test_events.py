@@ -23,6 +23,7 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.service_tables import announcements
 from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.announcing_process import MOMENTS, announce
@@ -253,7 +254,7 @@ def test_a_killed_request_is_completed_by_the_next(
     environment = {name: os.environ[name] for name in ("DAGSTER_HOME", "ARCTIC_DATABASE_URL")}
     process = forkserver().Process(target=announce, args=(environment, KEY, body, moment))
     process.start()
-    process.join(60)
+    process.join(PATIENCE_SECONDS)
     assert process.exitcode == -9
     there = len(keys_of(instance))
     assert there == (50 if moment == "before the answer" else 0)
@@ -350,5 +351,5 @@ def test_requests_at_once_write_once(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
     assert (len(keys_of(instance)) == 2) == looks

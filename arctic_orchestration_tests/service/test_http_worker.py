@@ -24,8 +24,8 @@ from arctic_orchestration_tests.compaction.small_lake import (
     table_of,
     tasks_of,
 )
-from arctic_orchestration_tests.proofs.processes import until
-from arctic_orchestration_tests.service.lossy_service import SECONDS, Served, served
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
+from arctic_orchestration_tests.service.lossy_service import Served, served
 from arctic_orchestration_tests.service.test_access import token
 
 __all__ = ["arctic"]
@@ -74,11 +74,11 @@ def test_a_worker_that_waits_for_a_task_ends_when_it_is_drained(
     thread = threading.Thread(target=worker.run)
     thread.start()
     waiters = service.proxy.app.state.service.waiters
-    until(lambda: bool(waiters._waiters), SECONDS, "it waits, for up to 100 s")
+    until(lambda: bool(waiters._waiters), "it waits, for up to 100 s")
     worker.drain()
     # The end of the worker is a request that does not wait.
     service.proxy.waits_for("DELETE")
-    thread.join(SECONDS)
+    thread.join(PATIENCE_SECONDS)
     offered(database, table_of(catalog))
     assert not thread.is_alive()
     assert [task.state for task in tasks_of(database)] == [TaskState.PLANNED]

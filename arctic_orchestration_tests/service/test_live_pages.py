@@ -17,6 +17,7 @@ from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.service.pages import live
 from arctic_orchestration.service.pages.changes import fingerprint
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.conftest import MakeApi
 from arctic_orchestration_tests.service.served import serving
@@ -47,7 +48,7 @@ async def viewing(url: str, paths: Sequence[str]) -> AsyncIterator[Viewers]:
     viewers = Viewers(len(paths))
     limits = httpx2.Limits(max_connections=None)
     async with httpx2.AsyncClient(
-        base_url=url, timeout=60, limits=limits, trust_env=False
+        base_url=url, timeout=PATIENCE_SECONDS, limits=limits, trust_env=False
     ) as client:
 
         async def view(number: int, path: str) -> None:
@@ -67,7 +68,7 @@ async def viewing(url: str, paths: Sequence[str]) -> AsyncIterator[Viewers]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():
             await asyncio.sleep(0.05)
 

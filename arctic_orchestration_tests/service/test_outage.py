@@ -21,7 +21,7 @@ from arctic_orchestration.service.pages.rendering import API
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.freshness.outage import Outage, outage
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.served import listening
 from arctic_orchestration_tests.service.test_events import keys_of
@@ -30,7 +30,6 @@ from arctic_orchestration_tests.service.test_pages import HTML
 
 __all__ = ["outage"]
 
-_SECONDS = 60
 #: what an answer may take: the database refuses connections, which costs nothing
 _FEW_SECONDS = 5
 
@@ -72,7 +71,12 @@ class View:
         with (
             suppress(httpx2.RemoteProtocolError),
             httpx2.stream(
-                "GET", self._url, headers=EVENTS, verify=False, trust_env=False, timeout=_SECONDS
+                "GET",
+                self._url,
+                headers=EVENTS,
+                verify=False,
+                trust_env=False,
+                timeout=PATIENCE_SECONDS,
             ) as answer,
         ):
             for text in answer.iter_text():
@@ -110,7 +114,7 @@ class Announcers:
             headers=headers,
             verify=False,
             trust_env=False,
-            timeout=_SECONDS,
+            timeout=PATIENCE_SECONDS,
         )
 
     def _announce_all(self) -> None:
@@ -168,21 +172,21 @@ def test_without_the_database_everything_says_so_and_nothing_is_lost(
     An arrival whose request was refused may have been stored: the same key makes one of it.
     """
     view = View(f"{url}/schedules")
-    until(lambda: view.shows("raw/a"), _SECONDS, "the page is open")
+    until(lambda: view.shows("raw/a"), "the page is open")
     with Announcers(url) as announcers:
-        until(lambda: len(announcers.confirmed) > 2, _SECONDS, "arrivals are announced")
+        until(lambda: len(announcers.confirmed) > 2, "arrivals are announced")
         with outage():
-            until(lambda: len(announcers.refused) > 2, _SECONDS, "arrivals are refused")
+            until(lambda: len(announcers.refused) > 2, "arrivals are refused")
             assert wrong_answers(url) == {}
             assert (
                 httpx2.get(f"{url}/healthz", verify=False, trust_env=False).status_code
                 == HTTPStatus.OK
             )
-            until(lambda: view.shows("503 Service Unavailable"), _SECONDS, "the page says so")
+            until(lambda: view.shows("503 Service Unavailable"), "the page says so")
             assert view.thread.is_alive()
         confirmed = len(announcers.confirmed)
-        until(lambda: len(announcers.confirmed) > confirmed + 2, _SECONDS, "arrivals go on")
-        until(lambda: view.shows("raw/a"), _SECONDS, "the page shows its content again")
+        until(lambda: len(announcers.confirmed) > confirmed + 2, "arrivals go on")
+        until(lambda: view.shows("raw/a"), "the page shows its content again")
     for key in announcers.refused:
         assert announcers.announce(key).is_success
     for key, id in announcers.confirmed.items():

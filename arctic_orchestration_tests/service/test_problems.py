@@ -16,6 +16,7 @@ from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.service import bodies
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.conftest import MakeApi
 
@@ -172,7 +173,7 @@ def test_health_is_answered_while_all_threads_wait_for_a_database(
 
     def revision(self: Database) -> None:
         waits.set()
-        assert ends.wait(60)
+        assert ends.wait(PATIENCE_SECONDS)
 
     monkeypatch.setattr(Database, "revision", revision)
 

@@ -15,12 +15,11 @@ import pytest
 from arctic_orchestration.service import bodies, connections
 from arctic_orchestration.service.pages import live
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.served import listening, serving
 from arctic_orchestration_tests.service.test_live_pages import schedule
 
-_SECONDS = 60
 #: the limits of these tests
 _SHORT = 0.5
 #: nobody reaches it
@@ -60,7 +59,7 @@ def connected(url: str) -> socket.socket:
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     made.connect(("127.0.0.1", urlsplit(url).port))
-    made.settimeout(_SECONDS)
+    made.settimeout(PATIENCE_SECONDS)
     return made
 
 
@@ -144,9 +143,9 @@ def test_who_takes_no_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
 
     with listening(app) as url, connected(url) as never:
         never.sendall(b"GET /never HTTP/1.0\r\n\r\n")
-        answer = httpx2.get(f"{url}/taken", verify=False, trust_env=False, timeout=_SECONDS)
+        answer = httpx2.get(f"{url}/taken", verify=False, trust_env=False, timeout=PATIENCE_SECONDS)
         assert answer.content == b"".join(parts)
-        until(lambda: len(ended) == 2, _SECONDS, "it is cut off")
+        until(lambda: len(ended) == 2, "it is cut off")
         assert len(received(never)) < len(answer.content)
 
 
@@ -154,7 +153,7 @@ def test_slow_clients_hold_nobody_up(url: str) -> None:
     """More of each kind than there are threads, none of which is cut off here."""
     # It is made once, for all.
     assert httpx2.get(
-        f"{url}/api/v1/openapi.json", verify=False, trust_env=False, timeout=_SECONDS
+        f"{url}/api/v1/openapi.json", verify=False, trust_env=False, timeout=PATIENCE_SECONDS
     ).is_success
     with ExitStack() as clients:
         for number in range(150):
@@ -166,7 +165,9 @@ def test_slow_clients_hold_nobody_up(url: str) -> None:
             else:
                 client.sendall(b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
         for path in ("/healthz", "/schedules", "/api/v1/jobs"):
-            answer = httpx2.get(f"{url}{path}", verify=False, trust_env=False, timeout=_SECONDS)
+            answer = httpx2.get(
+                f"{url}{path}", verify=False, trust_env=False, timeout=PATIENCE_SECONDS
+            )
             assert answer.status_code == HTTPStatus.OK
 
 

@@ -29,15 +29,12 @@ from arctic_orchestration_tests.compaction.small_lake import (
     table_of,
     tasks_of,
 )
-from arctic_orchestration_tests.proofs.processes import (
-    free_port,
-    until,
-)
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
+from arctic_orchestration_tests.proofs.processes import free_port
 from arctic_orchestration_tests.service import service_process
 from arctic_orchestration_tests.service.service_process import CLAIMED, MERGED
 from arctic_orchestration_tests.service.test_worker_protocol_laws import ForgetfulSource
 
-_SECONDS = 60
 _WORKING = "working"
 
 Start = Callable[..., BaseProcess]
@@ -106,24 +103,24 @@ def test_a_task_is_committed_once_whichever_service_dies(
         if dies_when == _WORKING:
             first.kill()
             # Its exit code can be read once: in the other thread.
-            assert died.wait(_SECONDS)
+            assert died.wait(PATIENCE_SECONDS)
 
     merging = Merging(before=kill)
     made = Worker(source(Server(f"http://127.0.0.1:{port}")), merging, poll=timedelta(0))
     thread = threading.Thread(target=made.run)
     thread.start()
     try:
-        first.join(_SECONDS)
+        first.join(PATIENCE_SECONDS)
         assert first.exitcode == -signal.SIGKILL
         died.set()
         start(port)
         if expected > 1:
             expire(database)
         merged = [TaskState.MERGED]
-        until(lambda: [one.state for one in tasks_of(database)] == merged, _SECONDS, "it is merged")
+        until(lambda: [one.state for one in tasks_of(database)] == merged, "it is merged")
     finally:
         made.drain()
-        thread.join(_SECONDS)
+        thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
     assert attempts_of(database) == expected
     assert len(merging.directories) == 1

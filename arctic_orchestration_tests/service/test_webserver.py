@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,8 @@ from arctic_orchestration.service.mounting import mounted
 from arctic_orchestration.service.pages.rendering import API
 from arctic_orchestration.settings import service_page
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.proofs.processes import (
-    free_port,
-    until,
-)
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
+from arctic_orchestration_tests.proofs.processes import free_port
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.conftest import MakeApi
 from arctic_orchestration_tests.service.served import listening
@@ -81,7 +78,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 return False
 
         try:
-            until(answers, 60, "the webserver answers")
+            until(answers, "the webserver answers")
             yield made
         finally:
             process.kill()
@@ -162,7 +159,7 @@ def test_what_cannot_be_served_is_refused_in_words(
     done = subprocess.run(
         [str(Path(sys.executable).with_name("arctic")), "webserver", "-w", "workspace.yaml"],
         env={**around, "ARCTIC_DATABASE_URL": url, **home},
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
@@ -178,7 +175,7 @@ def test_graphql_subscriptions_work(url: str) -> None:
             socket.send(json.dumps(message))
 
         def received() -> Any:
-            return json.loads(socket.recv(timeout=30))
+            return json.loads(socket.recv(timeout=PATIENCE_SECONDS))
 
         send(type="connection_init", payload={})
         assert received()["type"] == "connection_ack"
@@ -213,10 +210,7 @@ def test_the_lifespans_of_both_are_run() -> None:
     with listening(mounted(FastAPI(lifespan=lifespan("ours")), dagster)) as where:
         assert get(where).text == "dagster"
         assert happened == ["dagster begins", "ours begins"]
-    deadline = time.monotonic() + 10
-    while len(happened) < 4:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: len(happened) == 4, "both have ended")
     assert happened[2:] == ["ours ends", "dagster ends"]
 
 

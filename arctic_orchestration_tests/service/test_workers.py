@@ -25,8 +25,6 @@ from arctic_orchestration_tests.compaction.stored import planned, seen
 from arctic_orchestration_tests.service.conftest import MakeApi
 from arctic_orchestration_tests.service.test_access import token
 
-_PATIENCE_SECONDS = 60
-
 
 @pytest.fixture
 def client(api: MakeApi) -> TestClient:

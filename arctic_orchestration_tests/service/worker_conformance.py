@@ -41,8 +41,8 @@ from arctic_orchestration_tests.compaction.small_lake import (
     table_of,
     tasks_of,
 )
-from arctic_orchestration_tests.proofs.processes import until
-from arctic_orchestration_tests.service.lossy_service import SECONDS, Fault, Served, served
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
+from arctic_orchestration_tests.service.lossy_service import Fault, Served, served
 
 _LEASE = timedelta(seconds=9)
 _WAIT_SECONDS = 1.0
@@ -87,7 +87,7 @@ class Bench:
             )
             assert process.poll() is None, log.read_text()
             yield process
-            assert process.wait(SECONDS) == 0, log.read_text()
+            assert process.wait(PATIENCE_SECONDS) == 0, log.read_text()
         except BaseException:
             print(log.read_text()[-5_000:])
             raise
@@ -181,7 +181,7 @@ class Bench:
         self.service.proxy.waits_for("claim", len(self.service.proxy.requests("claim")) + 2)
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        until(condition, SECONDS, what)
+        until(condition, what)
 
 
 def check_worker(
@@ -297,11 +297,11 @@ def _gives_up_what_is_lost(bench: Bench) -> None:
     bench.is_hit("merged", *[Fault.REFUSED] * _MANY)
     task = bench.reaches(bench.offer(), TaskState.CLAIMED)
     (attempt,) = bench.attempts(task)
-    until(lambda: bool(bench.sent("merged", attempt)), SECONDS, "it reports")
+    until(lambda: bool(bench.sent("merged", attempt)), "it reports")
     with bench.database.begin() as tx:
         tx.execute(sa.update(compaction_attempts).values(expires_at=attempt.claimed_at))
         assert attempts.expire(tx) == 1
-    until(lambda: len(bench.attempts(task)) == 2, SECONDS, "the task is claimed again")
+    until(lambda: len(bench.attempts(task)) == 2, "the task is claimed again")
     sent = len(bench.sent("merged", attempt))
     bench.service.proxy.faults.clear()
     bench.reaches(task, TaskState.MERGED)
@@ -312,7 +312,7 @@ def _gives_up_what_is_lost(bench: Bench) -> None:
     # It was claimed a moment before its directory was known.
     assert lost.location
     left = Path(lost.location)
-    until(lambda: not any(left.rglob("*.parquet")), SECONDS, "its files are removed")
+    until(lambda: not any(left.rglob("*.parquet")), "its files are removed")
     bench.commit(task)
 
 

@@ -19,8 +19,8 @@ from arctic_orchestration.event_log.postgres_log import PostgresSql
 from arctic_orchestration.state import address, connections, database, dialect
 from arctic_orchestration.state.connections import SharedEngine
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.postgres import PostgresServer
-from arctic_orchestration_tests.proofs.processes import until
 
 _BACKEND = sa.text("select pg_backend_pid()")
 
@@ -51,7 +51,7 @@ class Server:
 
     def wait(self, count: int) -> None:
         """A connection that is closed is gone a moment later."""
-        until(lambda: self.connections() == count, 60, f"the server has {count} connections")
+        until(lambda: self.connections() == count, f"the server has {count} connections")
 
 
 def _separate(_user: object, _key: Any, create: Any) -> SharedEngine:
@@ -79,15 +79,15 @@ def test_a_process_keeps_two_connections_whatever_it_had_under_load(
     def begin(handle: Database) -> None:
         with handle.begin() as tx:
             tx.execute(_BACKEND)
-            all_begun.wait(60)
-            all_begun.wait(60)
+            all_begun.wait(PATIENCE_SECONDS)
+            all_begun.wait(PATIENCE_SECONDS)
 
     with ThreadPoolExecutor(16) as pool:
         ends = [pool.submit(begin, handle) for handle in handles * 4]
         # None waits for another one's end.
-        all_begun.wait(60)
+        all_begun.wait(PATIENCE_SECONDS)
         assert server.connections() == 16
-        all_begun.wait(60)
+        all_begun.wait(PATIENCE_SECONDS)
         for end in ends:
             end.result()
     server.wait(at_rest)
@@ -241,11 +241,11 @@ def _held_by_another_thread(lock: Any) -> Iterator[None]:
     def hold() -> None:
         with lock:
             held.set()
-            end.wait(120)
+            end.wait(PATIENCE_SECONDS)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert held.wait(60)
+    assert held.wait(PATIENCE_SECONDS)
     yield
     end.set()
     thread.join()

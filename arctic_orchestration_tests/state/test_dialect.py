@@ -16,6 +16,7 @@ from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import EscapedText, UtcTime
 from arctic_orchestration.state.tables import locations, schedules
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.postgres import PostgresServer
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -235,7 +236,7 @@ def test_a_block_that_fails_leaves_nothing_behind(database: Database) -> None:
 def _add_up(url: str, times: int, barrier: Any, failed: Any) -> None:
     try:
         database = Database(url)
-        barrier.wait(60)
+        barrier.wait(PATIENCE_SECONDS)
         for _ in range(times):
             with database.begin() as tx:
                 query = sa.select(_moments.c.word).where(_moments.c.id == 1).with_for_update()
@@ -258,7 +259,7 @@ def test_two_writers_at_once_lose_no_update(database: Database, empty_url: str) 
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(PATIENCE_SECONDS)
     assert failed.empty(), failed.get()
     with database.read() as tx:
         assert tx.execute(sa.select(_moments.c.word)).scalar_one() == "300"

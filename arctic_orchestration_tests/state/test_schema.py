@@ -16,6 +16,7 @@ from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, Schem
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 from arctic_orchestration.state.migrations import VERSION_TABLE, configuration
 from arctic_orchestration.state.tables import metadata
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.postgres import PostgresServer
 
 FIRST = "0028"
@@ -177,7 +178,7 @@ def test_postgres_is_upgraded_on_purpose(
 
 def _open(url: str, barrier: Any, answers: Any) -> None:
     try:
-        barrier.wait(60)
+        barrier.wait(PATIENCE_SECONDS)
         database = Database(url)
         database.upgrade()
         answers.put(database.revision())
@@ -194,7 +195,7 @@ def test_several_processes_migrate_one_database_at_once(empty_url: str) -> None:
     ]
     for process in processes:
         process.start()
-    assert [answers.get(timeout=60) for _ in processes] == [SCHEMA_REVISION] * 4
+    assert [answers.get(timeout=PATIENCE_SECONDS) for _ in processes] == [SCHEMA_REVISION] * 4
     for process in processes:
         process.join()
 

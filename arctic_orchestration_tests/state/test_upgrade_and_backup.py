@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.postgres import find_binaries
 from arctic_orchestration_tests.state.test_schema import (
     FIRST,
@@ -62,14 +63,14 @@ def test_a_database_in_use_is_upgraded_and_every_commit_stays(empty_url: str) ->
         writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
         for writer in writers:
             writer.start()
-        assert enough.wait(60)
+        assert enough.wait(PATIENCE_SECONDS)
         before = len(committed)
         try:
             db_upgrade(empty_url)
         finally:
             stop.set()
             for writer in writers:
-                writer.join(60)
+                writer.join(PATIENCE_SECONDS)
         assert len(committed) >= before
         assert database.revision() == SCHEMA_REVISION
         assert _names(database) == sorted(committed)

@@ -18,6 +18,7 @@ from arctic_orchestration.waiting.rooms import ROOMS
 from arctic_orchestration.waiting.views import WaitingByCause, WaitPage
 from arctic_orchestration.waiting.wait_filter import Cursor, WaitFilter
 from arctic_orchestration.waits import Certainty, Until, WaitKind, command
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.schedules.simulated import at
 from arctic_orchestration_tests.waiting.planted import NOW, ODD, tomorrow
 
@@ -207,6 +208,10 @@ def test_the_views_know_no_command_no_service_and_no_dagster() -> None:
         "print(*{'rich', 'typer', 'fastapi', 'dagster', 'pyiceberg'} & set(sys.modules))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
     )
     assert done.stdout.strip() == ""

@@ -43,14 +43,12 @@ from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.lake.sessions import FAST, RunningJvm
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs import crash_points
 from arctic_orchestration_tests.proofs.compaction import steps
-from arctic_orchestration_tests.proofs.compaction.sizes import GRACE, LIFE, SECONDS
+from arctic_orchestration_tests.proofs.compaction.sizes import GRACE, LIFE
 from arctic_orchestration_tests.proofs.compaction.steps import Without
-from arctic_orchestration_tests.proofs.processes import (
-    end_with_the_parent,
-    until,
-)
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
 PLANNER, COMMITTER, WORKER = "planner", "committer", "worker"
 _PAUSE_SECONDS = 0.2
@@ -106,7 +104,7 @@ class Member:
             assert self.is_alive, f"it ended with {self.process.exitcode}: {self.log()}"
             return len(self.events_of(what)) >= times
 
-        until(has_reported, SECONDS, f"{what}, from {self._file.name}")
+        until(has_reported, f"{what}, from {self._file.name}")
 
     def log(self) -> str:
         """The end of what it has written."""
@@ -116,7 +114,7 @@ class Member:
 
     def was_killed(self) -> None:
         """Waits until it has been."""
-        self.process.join(SECONDS)
+        self.process.join(PATIENCE_SECONDS)
         assert self.process.exitcode == -signal.SIGKILL, f"{self.process.exitcode}: {self.log()}"
 
     def is_stopped_at(self, crew: "Crew", step: str) -> None:
@@ -126,7 +124,7 @@ class Member:
             assert self.is_alive, f"it ended with {self.process.exitcode}: {self.log()}"
             return crew.was_reached(step) and steps.stopped(self.pid)
 
-        until(stands, SECONDS, f"{self._file.name} stands at {step}")
+        until(stands, f"{self._file.name} stands at {step}")
 
     def goes_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

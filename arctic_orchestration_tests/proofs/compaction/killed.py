@@ -13,6 +13,7 @@ from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.lake.upkeep.maintenance import remove_orphans
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.sessions import RunningJvm
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs.compaction import steps
 from arctic_orchestration_tests.proofs.compaction.crew import (
     COMMITTER,
@@ -22,11 +23,9 @@ from arctic_orchestration_tests.proofs.compaction.crew import (
     How,
     Member,
 )
-from arctic_orchestration_tests.proofs.compaction.sizes import SECONDS
 from arctic_orchestration_tests.proofs.compaction.steps import Without
 from arctic_orchestration_tests.proofs.compaction.what_is_wrong import is_done, what_is_wrong
 from arctic_orchestration_tests.proofs.compaction.written_tables import WrittenTable
-from arctic_orchestration_tests.proofs.processes import until
 
 ROLES = (PLANNER, WORKER, COMMITTER)
 #: each role takes its turn, so that a worker starts while others die
@@ -79,7 +78,7 @@ class Killed:
         victim = self.members[role]
         self._crew.arm(step, of=victim)
         self._make_work(step)
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while victim.is_alive and time.monotonic() < deadline:
             victim.process.join(_LOOK_SECONDS)
             if is_done(self.database, self.written)():
@@ -118,7 +117,7 @@ class Killed:
         for one in self.written:
             one.ends()
         # A worker starts Spark, and merges what three tables have.
-        until(is_done(self.database, self.written), 3 * SECONDS, "nothing is left to do")
+        until(is_done(self.database, self.written), "nothing is left to do", 3 * PATIENCE_SECONDS)
         return what_is_wrong(self.database, self.written)
 
     def merges_and_ends(self) -> None:
@@ -131,7 +130,7 @@ class Killed:
             with self.database.read() as tx:
                 return len(task_store.tasks(tx, states=[TaskState.MERGED])) == len(self.written)
 
-        until(is_merged, SECONDS, "a task of each table is merged")
+        until(is_merged, "a task of each table is merged")
         self._end_all()
 
     def commits_until(self, step: str, how: How) -> None:
@@ -156,7 +155,7 @@ class Killed:
             wrong = what_is_wrong(self.database, self.written)
             return any("miss a file" in one for one in wrong)
 
-        until(is_found_out, SECONDS, "the proof finds a table that misses a file")
+        until(is_found_out, "the proof finds a table that misses a file")
         print(f"without the history: {what_is_wrong(self.database, self.written)}")
 
     def _end_all(self) -> None:

@@ -12,5 +12,3 @@ LIFE = timedelta(seconds=3)
 LONG = timedelta(minutes=10)
 #: how long what a lost attempt wrote is left alone
 GRACE = timedelta(seconds=1)
-#: how long a process may take to reach something
-SECONDS = 120

@@ -19,11 +19,10 @@ from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
 from arctic_orchestration_tests.lake.reference_merge import BY_ORIGIN, add, new_table, rows_of
 from arctic_orchestration_tests.lake.sessions import jvm_options
 from arctic_orchestration_tests.lake.spark_daemons import daemon, logged
-from arctic_orchestration_tests.lake.spark_daemons import until as answered
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
-from arctic_orchestration_tests.proofs.compaction.sizes import LONG, SECONDS
+from arctic_orchestration_tests.proofs.compaction.sizes import LONG
 from arctic_orchestration_tests.proofs.compaction.worker_job import merged_by_a_run
-from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 
@@ -44,7 +43,8 @@ def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
                 *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
             )
         )
-        url = answered(logged(log, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"))
+        listens = logged(log, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
+        url = until(listens, "the master listens")
         stack.enter_context(
             daemon(
                 tmp_path,
@@ -98,7 +98,7 @@ def test_a_worker_merges_on_a_standalone_cluster(
         with state.read() as tx:
             return {task.state for task in task_store.tasks(tx)} == {TaskState.MERGED}
 
-    until(has_ended, SECONDS, "three tasks are merged")
+    until(has_ended, "three tasks are merged")
     assert Committer(state, catalog).tick().committed == 3
     with state.read() as tx:
         made = [attempt_lookup.attempts_of(tx, task.id) for task in task_store.tasks(tx)]

@@ -22,9 +22,9 @@ from arctic_orchestration.compaction.work.worker import What
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import offered, rows_of, table_of
 from arctic_orchestration_tests.lake.sessions import RunningJvm
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
-from arctic_orchestration_tests.proofs.compaction.sizes import FULL, LONG, SECONDS
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.proofs.compaction.sizes import FULL, LONG
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
 
@@ -52,11 +52,11 @@ def test_each_task_is_done_once_and_several_at_a_time(
     try:
         assert len(offered(state, table, at_once=FILES_OF_A_TASK).taken) == TASKS
         at_once = WORKERS * PARALLELISM
-        until(lambda: len(tasks_of(What.CLAIMED)) >= at_once, SECONDS, "all workers have tasks")
+        until(lambda: len(tasks_of(What.CLAIMED)) >= at_once, "all workers have tasks")
     finally:
         psutil.Process(jvm.pid).resume()
     # They say so when the database has it.
-    until(lambda: len(tasks_of(What.MERGED)) >= TASKS, SECONDS, "all tasks are merged")
+    until(lambda: len(tasks_of(What.MERGED)) >= TASKS, "all tasks are merged")
     seconds = time.monotonic() - began
     done = Counter(tasks_of(What.MERGED))
     with state.read() as tx:

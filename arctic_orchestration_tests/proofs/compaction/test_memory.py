@@ -38,9 +38,9 @@ from arctic_orchestration.lake import ensure_table
 from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration.lake.merging.strategy import Way
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs.compaction.crew import WORKER, Crew, How
 from arctic_orchestration_tests.proofs.compaction.sizes import FULL, LONG
-from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 
@@ -56,7 +56,7 @@ ROWS = 2_000_000
 FILE_SIZE = ROWS * 8
 #: of merged files, by default
 TARGET = 128 << 20
-_SECONDS = 1800 if FULL else 300
+_SECONDS = 1800 if FULL else PATIENCE_SECONDS
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "value", LongType()))
 
@@ -169,7 +169,7 @@ def test_many_large_files_are_merged_in_little_memory(
             left = task_store.tasks(tx, states=LIVE)
         return all(task.state is TaskState.MERGED for task in left)
 
-    until(is_merged, _SECONDS, "all tasks are merged")
+    until(is_merged, "all tasks are merged", _SECONDS)
     seconds = time.monotonic() - began
     numbers = (
         f"peaks in MiB: JVM {peaks.jvm} of {JVM}, worker {peaks.worker} of {WORKER_ITSELF}, its "

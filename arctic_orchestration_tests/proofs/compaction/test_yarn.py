@@ -8,9 +8,8 @@ from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.sessions import jvm_options
-from arctic_orchestration_tests.proofs.compaction.sizes import SECONDS
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs.compaction.worker_job import merged_by_a_run
-from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.yarn import ABSENT, Yarn, is_absent, yarn
 
 pytestmark = [
@@ -46,4 +45,4 @@ def test_a_worker_run_has_an_application_on_yarn(
         ((_, found),) = cluster.applications()
         return found == "FINISHED"
 
-    until(has_ended, SECONDS, "the application has ended")
+    until(has_ended, "the application has ended")

@@ -21,11 +21,9 @@ from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.proofs.consuming.sizes import LIFE, SECONDS, WORK_SECONDS
-from arctic_orchestration_tests.proofs.processes import (
-    end_with_the_parent,
-    until,
-)
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
+from arctic_orchestration_tests.proofs.consuming.sizes import LIFE, WORK_SECONDS
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
 ASSET, NAME = "raw/flights", "proof"
 
@@ -162,7 +160,7 @@ class Crew:
         os.kill(member.pid, signal.SIGSTOP)
         try:
             with contextlib.suppress(AssertionError):
-                until(until_over, 2.5 * LIFE.total_seconds(), "others have its partitions")
+                until(until_over, "others have its partitions", 2.5 * LIFE.total_seconds())
         finally:
             os.kill(member.pid, signal.SIGCONT)
 
@@ -170,5 +168,5 @@ class Crew:
         """Lets all finish what they have, and waits until they have ended."""
         self._stop.touch()
         for member in self.members:
-            member.process.join(SECONDS)
+            member.process.join(PATIENCE_SECONDS)
             assert member.process.exitcode == 0, member.process.exitcode

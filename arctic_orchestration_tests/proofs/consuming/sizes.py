@@ -15,8 +15,6 @@ STOPS = 40 if FULL else 2
 LIFE = timedelta(seconds=2 if FULL else 1.2)
 #: how long the work on what was taken lasts at most
 WORK_SECONDS = 0.2
-#: how long a process may take to reach something
-SECONDS = 120
 #: (way of writing, processes, events of each process); see ``events/writers.py``
 WRITERS = (
     [("api", 4, 500), ("batch", 2, 4000), ("raw", 6, 1500)]

@@ -17,14 +17,14 @@ from arctic_orchestration.errors import NotFound
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.event_log.writers import entry
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs.consuming.flaky_launcher import fails
-from arctic_orchestration_tests.proofs.consuming.sizes import FULL, SECONDS
+from arctic_orchestration_tests.proofs.consuming.sizes import FULL
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,
     DagsterProcesses,
 )
-from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
 
@@ -84,12 +84,12 @@ def test_each_partition_has_one_run_that_succeeds(
         def some_are_done(enough: int = share * (kill - 1) + 1) -> bool:
             return acknowledged() >= enough
 
-        until(some_are_done, SECONDS, "some of what arrived is done")
+        until(some_are_done, "some of what arrived is done")
         daemon.kill()
         daemon.join()
         daemon = processes.start(DAEMON)
     storage.store_event_batch([entry(key) for key in keys[share * KILLS :]])
-    until(lambda: acknowledged() == PARTITIONS, SECONDS * 5, "all are acknowledged")
+    until(lambda: acknowledged() == PARTITIONS, "all are acknowledged", PATIENCE_SECONDS * 5)
     runs: dict[str, dict[int, DagsterRunStatus]] = {key: {} for key in keys}
     for run in instance.get_runs():
         attempts, attempt = runs[run.tags["arctic/partition"]], int(run.tags["arctic/attempt"])

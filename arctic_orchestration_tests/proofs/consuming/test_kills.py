@@ -23,6 +23,7 @@ from arctic_orchestration.state.consumer_tables import consumer_leases
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.event_log.writers import entry
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs.consuming.consumers import (
     NAME,
     Crew,
@@ -31,14 +32,7 @@ from arctic_orchestration_tests.proofs.consuming.consumers import (
     refused,
     results,
 )
-from arctic_orchestration_tests.proofs.consuming.sizes import (
-    KILLS,
-    PARTITIONS,
-    PROCESSES,
-    SECONDS,
-    STOPS,
-)
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.proofs.consuming.sizes import KILLS, PARTITIONS, PROCESSES, STOPS
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
 
@@ -130,7 +124,7 @@ def disturb(
                 scene.arrives(each)
             return found[0] is not None
 
-        until(some_lease_is_live, SECONDS, "somebody has partitions")
+        until(some_lease_is_live, "somebody has partitions")
         member, token = found[0]
         if step == "kill":
             crew.kill(member)
@@ -153,8 +147,8 @@ def test_each_partition_is_acknowledged_once(scene: Scene) -> None:
             taken_over = disturb(scene, crew, chance, 0, 1, 4)
         until(
             lambda: scene.progress().acknowledged == len(scene.arrived),
-            SECONDS * (10 if KILLS > 10 else 1),
             "all are acknowledged",
+            PATIENCE_SECONDS * (10 if KILLS > 10 else 1),
         )
         crew.end()
     assert Counter(scene.written()) == Counter(scene.arrived)
@@ -173,7 +167,7 @@ def test_without_the_lease_some_are_written_twice(scene: Scene) -> None:
         taken_over = 0
         while not taken_over:
             taken_over = disturb(scene, crew, random.Random(2), 0, 2, 8)
-        until(lambda: scene.progress().caught_up, SECONDS * 10, "nothing is left")
+        until(lambda: scene.progress().caught_up, "nothing is left", PATIENCE_SECONDS * 10)
         crew.end()
     doubled = [key for key, times in Counter(scene.written()).items() if times > 1]
     assert doubled

@@ -16,13 +16,14 @@ from dagster import DagsterInstance
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.event_log.test_exactly_once import writers
 from arctic_orchestration_tests.event_log.writers import late_commit
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.postgres import PostgresServer
 from arctic_orchestration_tests.proofs.consuming.consumers import consumer_of
 from arctic_orchestration_tests.proofs.consuming.sizes import FULL, WRITERS
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
 
-_SECONDS = 1200 if FULL else 120
+_SECONDS = 1200 if FULL else PATIENCE_SECONDS
 
 
 def test_what_is_committed_late_is_delivered_once(

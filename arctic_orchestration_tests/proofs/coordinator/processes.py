@@ -13,18 +13,14 @@ import yaml
 
 from arctic_orchestration_tests import open_files
 from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs import forked_runs, quick_passes
 from arctic_orchestration_tests.proofs.coordinator import shifted_time
-from arctic_orchestration_tests.proofs.processes import (
-    end_with_the_parent,
-    free_port,
-    until,
-)
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent, free_port
 
 CODE_SERVER, DAEMON, WEBSERVER = "code_server", "daemon", "webserver"
 LOCATION = "here"
 _PROOFS = "arctic_orchestration_tests.proofs"
-_START_SECONDS = 60
 _QUICK = "ARCTIC_TEST_QUICK_PASSES"
 
 
@@ -65,7 +61,7 @@ class QueueProcesses:
         process.start()
         self._started.append(process)
         if port:
-            until(lambda: _listens(process, port, log), _START_SECONDS, f"the {role} listens")
+            until(lambda: _listens(process, port, log), f"the {role} listens")
         return process
 
     @property

@@ -16,6 +16,7 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 
 from arctic_orchestration import postgres_connections
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs.coordinator.jobs_of_proofs import end_marker
 from arctic_orchestration_tests.proofs.coordinator.processes import (
     CODE_SERVER,
@@ -27,7 +28,6 @@ from arctic_orchestration_tests.proofs.coordinator.processes import (
 from arctic_orchestration_tests.proofs.coordinator.run_history import Held, places
 from arctic_orchestration_tests.proofs.coordinator.shifted_time import ShiftedTime
 from arctic_orchestration_tests.proofs.coordinator.timed_launcher import SECONDS
-from arctic_orchestration_tests.proofs.processes import until
 
 #: seconds between two passes over the queue where they are not quick; the least for Dagster
 PASS = 1
@@ -235,7 +235,7 @@ class RunQueue:
     def wait(self, condition: Any, what: str, seconds: float = _SECONDS) -> None:
         """``until``, which on failing shows what the processes have written."""
         try:
-            until(condition, seconds, what)
+            until(condition, what, seconds)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.processes.logs()}") from None
 

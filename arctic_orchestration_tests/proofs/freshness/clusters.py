@@ -13,13 +13,13 @@ import dagster as dg
 import psutil
 
 import arctic_orchestration_tests
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,
     DagsterProcesses,
 )
 from arctic_orchestration_tests.proofs.freshness.lake_of_clusters import GATES
-from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.templates import write_dagster_yaml
 
 _ROOT = str(Path(arctic_orchestration_tests.__file__).parents[1])
@@ -68,7 +68,7 @@ class Cluster:
             def ended() -> bool:
                 return all(run.is_finished for run in instance.get_runs())
 
-            until(ended, seconds, "all runs have ended")
+            until(ended, "all runs have ended", seconds)
             return {run.run_id: run.status.value for run in instance.get_runs()}
 
     def at_gate(self, run_id: str) -> psutil.Process | None:

@@ -11,7 +11,7 @@ import dagster as dg
 
 from arctic_orchestration import Freshness
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.patience import until
 
 #: the directory of the gates
 GATES = "ARCTIC_PROOF_GATES"
@@ -41,7 +41,7 @@ def held(context: dg.AssetExecutionContext) -> None:
     pid_file = gates / f"{context.run.run_id}.told"
     pid_file.write_text(str(os.getpid()))
     pid_file.rename(gates / f"{context.run.run_id}.pid")
-    until((gates / f"{context.run.run_id}.open").exists, _GATE_SECONDS, "its gate is opened")
+    until((gates / f"{context.run.run_id}.open").exists, "its gate is opened", _GATE_SECONDS)
 
 
 defs = Freshness(

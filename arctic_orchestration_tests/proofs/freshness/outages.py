@@ -20,11 +20,9 @@ from arctic_orchestration.freshness.run_requests import TOKEN_TAG
 from arctic_orchestration.freshness.run_start import begun
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs.freshness.owners import NoRuns
-from arctic_orchestration_tests.proofs.processes import (
-    end_with_the_parent,
-    until,
-)
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
 #: tasks of the west that need nothing
 PLAIN = tuple(f"plain{number}" for number in range(5))
@@ -62,7 +60,7 @@ class Cluster:
         """Returns when it ticks no more; its runs go on."""
         before = len(self.journal("paused"))
         (self._directory / "paused").touch()
-        until(lambda: len(self.journal("paused")) > before, 60, "the cluster is paused")
+        until(lambda: len(self.journal("paused")) > before, "the cluster is paused")
 
     def resume(self) -> None:
         """It ticks again."""

@@ -32,11 +32,9 @@ from arctic_orchestration.freshness.run_requests import TOKEN_TAG
 from arctic_orchestration.freshness.run_start import acquired_manually, begun
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.forking import forkserver
-from arctic_orchestration_tests.proofs.freshness.sizes import LIFE, SECONDS
-from arctic_orchestration_tests.proofs.processes import (
-    end_with_the_parent,
-    until,
-)
+from arctic_orchestration_tests.patience import until
+from arctic_orchestration_tests.proofs.freshness.sizes import LIFE
+from arctic_orchestration_tests.proofs.processes import end_with_the_parent
 
 TASKS = ("flights", "delays", "weather")
 #: the cluster of runs that a person started, and that of runs that were requested
@@ -249,7 +247,7 @@ class Owners:
                     found.append((pids[pid], pid, task, token))
             return bool(found)
 
-        until(an_owner, SECONDS, f"somebody of the {cluster} has a task")
+        until(an_owner, f"somebody of the {cluster} has a task")
         return found[0]
 
     def kill_one(self, cluster: str) -> None:
@@ -264,7 +262,7 @@ class Owners:
         _, pid, task, token = self._one_at_work(cluster)
         os.kill(pid, signal.SIGSTOP)
         try:
-            until(self._is_over(task, token), 4 * LIFE.total_seconds() + 2, "a take-over")
+            until(self._is_over(task, token), "a take-over", 4 * LIFE.total_seconds() + 2)
         except AssertionError:
             # It was stopped inside a transaction, for whose end all others wait.
             pass

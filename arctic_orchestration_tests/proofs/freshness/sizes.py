@@ -12,5 +12,3 @@ PUBLICATIONS = 300 if FULL else 12
 STOPPED, KILLED = (60, 40) if FULL else (3, 2)
 #: how long a lease holds in these proofs
 LIFE = timedelta(seconds=0.5)
-#: how long something may take to happen
-SECONDS = 300 if FULL else 120

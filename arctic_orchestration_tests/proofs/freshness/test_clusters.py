@@ -13,12 +13,11 @@ from arctic_orchestration.freshness.submission import Submission, SubmissionStat
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import task_publications, tasks
 from arctic_orchestration_tests.conftest import BACKENDS
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs.freshness.clusters import Cluster
 from arctic_orchestration_tests.proofs.freshness.sizes import FULL
-from arctic_orchestration_tests.proofs.processes import until
 
 pytestmark = pytest.mark.proof
-_SECONDS = 180
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def clusters(state: Database, database_url: str, tmp_path: Path) -> Iterator[dic
             with state.read() as tx:
                 return set(declared(tx, ["raw", "report"])) == {"raw", "report"}
 
-        until(registered, _SECONDS, "both have registered their tasks")
+        until(registered, "both have registered their tasks")
         yield made
     finally:
         for name, cluster in made.items():
@@ -56,15 +55,15 @@ def test_ten_submissions_on_two_clusters_are_one_run_and_a_parent_elsewhere_is_w
         return _again(state, submitted)
 
     report = submit("report", "west")
-    until(lambda: again([report])[0].state is SubmissionState.WAITING, _SECONDS, "the child waits")
+    until(lambda: again([report])[0].state is SubmissionState.WAITING, "the child waits")
     ten = [submit("flights", cluster) for cluster in ("east", "west") * 5]
-    until(lambda: all(one.ended_at for one in again(ten)), _SECONDS, "all ten have ended")
+    until(lambda: all(one.ended_at for one in again(ten)), "all ten have ended")
     # It waits for the east, and holds nothing meanwhile: no run of it is there.
     (waiting,) = again([report])
     assert (waiting.state, waiting.run_id) == ("waiting", None), waiting.reason
     assert waiting.reason.startswith("waits for raw (never made")
     submit("raw", "east")
-    until(lambda: bool(again([report])[0].ended_at), _SECONDS, "the child has ended")
+    until(lambda: bool(again([report])[0].ended_at), "the child has ended")
 
     (ended,) = again([report])
     assert ended.state is SubmissionState.SUCCEEDED, ended.reason
@@ -105,7 +104,7 @@ def test_a_run_that_is_killed_is_made_up_for_and_who_shares_it_waits_for_that(
             run = one.run_id if one.attempt == attempt else None
             return run is not None and east.at_gate(run) is not None
 
-        until(waits, _SECONDS, f"attempt {attempt} is at work")
+        until(waits, f"attempt {attempt} is at work")
         run = now(submission).run_id
         assert run is not None
         working = east.at_gate(run)
@@ -117,7 +116,7 @@ def test_a_run_that_is_killed_is_made_up_for_and_who_shares_it_waits_for_that(
         mine = _submit(state, "held", "east")
         begun(mine, 1)
         other = _submit(state, "held", "west")
-        until(lambda: now(other).state is SubmissionState.SHARING, _SECONDS, "the west shares it")
+        until(lambda: now(other).state is SubmissionState.SHARING, "the west shares it")
         return mine, other
 
     def published() -> list[tuple[int, str, str]]:
@@ -131,12 +130,12 @@ def test_a_run_that_is_killed_is_made_up_for_and_who_shares_it_waits_for_that(
     second, _ = begun(mine, 2)
     assert left_behind.is_running(), f"what the first run had started is gone: {now(mine).reason}"
     east.open_gate(first)
-    until(lambda: _has_ended(left_behind), _SECONDS, "what was left of the first run has ended")
+    until(lambda: _has_ended(left_behind), "what was left of the first run has ended")
     assert published() == []
     sharing = now(other)
     assert sharing.state is SubmissionState.SHARING, sharing.reason
     east.open_gate(second)
-    until(lambda: bool(now(mine).ended_at and now(other).ended_at), _SECONDS, "both have ended")
+    until(lambda: bool(now(mine).ended_at and now(other).ended_at), "both have ended")
 
     assert published() == [(2, second, "east")]
     assert (now(mine).state, now(mine).attempt) == ("succeeded", 2), now(mine).reason
@@ -149,11 +148,11 @@ def test_a_run_that_is_killed_is_made_up_for_and_who_shares_it_waits_for_that(
     mine, other = shared()
     third, _ = begun(mine, 1)
     east.open_gate(third)
-    until(lambda: bool(now(mine).ended_at and now(other).ended_at), _SECONDS, "both have ended")
+    until(lambda: bool(now(mine).ended_at and now(other).ended_at), "both have ended")
     assert published() == [(2, second, "east"), (3, third, "east")]
     assert now(mine).attempt == 1
 
-    statuses = east.statuses_at_the_end(_SECONDS)
+    statuses = east.statuses_at_the_end(PATIENCE_SECONDS)
     assert statuses == {first: "FAILURE", second: "SUCCESS", third: "SUCCESS"}
     assert clusters["west"].runs() == []
 

@@ -25,6 +25,7 @@ from arctic_orchestration.freshness.run_requests import TASK_TAG
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.lake.sessions import FAST
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs.dagster_processes import (
     CODE_SERVER,
     DAEMON,
@@ -37,7 +38,6 @@ from arctic_orchestration_tests.proofs.freshness.example_lake import (
     ExampleLake,
 )
 from arctic_orchestration_tests.proofs.freshness.sizes import FULL
-from arctic_orchestration_tests.proofs.processes import until
 from arctic_orchestration_tests.templates import write_dagster_yaml
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(3600)]
@@ -118,7 +118,7 @@ def example(state: Database, database_url: str, tmp_path: Path) -> Iterator[Exam
             with state.read() as tx:
                 return set(declared(tx, sorted(_SPECS))) == set(_SPECS)
 
-        until(registered, 180, "both locations have registered their tasks")
+        until(registered, "both locations have registered their tasks")
         ours = {name: value for name, value in os.environ.items() if not name.startswith("ARCTIC_")}
         yield Example(home, {**ours, **own}, lake, processes)
     finally:
@@ -142,7 +142,7 @@ def test_the_tasks_of_both_locations_are_each_made_once_parents_first(
             tags={TASK_TAG: sorted(ALL)}, statuses=[dg.DagsterRunStatus.SUCCESS]
         )
         # A task is published before its run has come to its end.
-        until(lambda: instance.get_runs_count(succeeded) == len(ALL), 60, "all runs succeed")
+        until(lambda: instance.get_runs_count(succeeded) == len(ALL), "all runs succeed")
         records = {
             record.dagster_run.tags[TASK_TAG]: record
             for record in instance.get_run_records(dg.RunsFilter(tags={TASK_TAG: sorted(ALL)}))

@@ -17,9 +17,8 @@ from arctic_orchestration.freshness.submission import Submission, SubmissionStat
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import task_publications
 from arctic_orchestration_tests.freshness.outage import Outage, outage
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs.freshness.outages import PLAIN, Cluster
-from arctic_orchestration_tests.proofs.freshness.sizes import SECONDS
-from arctic_orchestration_tests.proofs.processes import until
 
 __all__ = ["outage"]
 
@@ -49,13 +48,14 @@ def test_while_the_database_is_away_nothing_begins_and_then_all_is_made_once(
     away = how_long != "none"
     east, west = (Cluster(name, database_url, tmp_path, life) for name in ("east", "west"))
     try:
-        until(lambda: _registered(state), SECONDS, "both have registered their tasks")
+        until(lambda: _registered(state), "both have registered their tasks")
         submitted = _submit(state, "held")
-        until(lambda: bool(east.journal("at work")), SECONDS, "the east is at work")
+        until(lambda: bool(east.journal("at work")), "the east is at work")
         submitted += _submit(state, "held") + _submit(state, "child")
         states = [SubmissionState.RUNNING, SubmissionState.SHARING, SubmissionState.WAITING]
         until(
-            lambda: _states(state, submitted) == states, SECONDS, "one shares, and the child waits"
+            lambda: _states(state, submitted) == states,
+            "one shares, and the child waits",
         )
         for cluster in (east, west):
             cluster.pause()
@@ -67,25 +67,25 @@ def test_while_the_database_is_away_nothing_begins_and_then_all_is_made_once(
                 cluster.resume()
             if away:
                 for cluster in (east, west):
-                    until(partial(_is_away, cluster, since), SECONDS, "it is missed")
+                    until(partial(_is_away, cluster, since), "it is missed")
             else:
-                until(lambda: _begun(west, since) == set(PLAIN), SECONDS, "the west begins")
+                until(lambda: _begun(west, since) == set(PLAIN), "the west begins")
             if how_long == "long":
-                until(lambda: bool(east.journal("lost")), SECONDS, "the lease is lost")
+                until(lambda: bool(east.journal("lost")), "the lease is lost")
             else:
                 # It is still at work, and wants to publish what it has made.
                 looks = len(east.journal("at work"))
-                until(lambda: len(east.journal("at work")) > looks, SECONDS, "it goes on")
+                until(lambda: len(east.journal("at work")) > looks, "it goes on")
             back = time.monotonic()
             if away:
                 assert _begun(east, since) | _begun(west, since) == set()
             east.open_gate()
             if how_long == "short":
                 opened = time.monotonic()
-                until(partial(_is_away, east, opened), SECONDS, "it is missed again")
+                until(partial(_is_away, east, opened), "it is missed again")
                 assert not east.journal("published")
                 back = time.monotonic()
-        until(lambda: _all_ended(state, submitted), SECONDS, "all submissions have ended")
+        until(lambda: _all_ended(state, submitted), "all submissions have ended")
     finally:
         east.end()
         west.end()

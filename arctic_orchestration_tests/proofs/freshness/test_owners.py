@@ -3,14 +3,9 @@
 import pytest
 
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.proofs.freshness.owners import MANUAL, REQUESTED, Owners
-from arctic_orchestration_tests.proofs.freshness.sizes import (
-    KILLED,
-    PUBLICATIONS,
-    SECONDS,
-    STOPPED,
-)
-from arctic_orchestration_tests.proofs.processes import until
+from arctic_orchestration_tests.proofs.freshness.sizes import KILLED, PUBLICATIONS, STOPPED
 
 pytestmark = pytest.mark.proof
 _KINDS = (REQUESTED, MANUAL)
@@ -33,7 +28,7 @@ def test_no_superseded_owner_publishes(state: Database, database_url: str) -> No
             counts = [owners.published(kind) for kind in _KINDS]
             return sum(counts) >= PUBLICATIONS and min(counts) >= PUBLICATIONS // 4
 
-        until(enough, SECONDS, "all publications, of both kinds")
+        until(enough, "all publications, of both kinds")
         for kind in _KINDS:
             # One that was stopped just after its publication is refused nothing.
             for _ in range(20):

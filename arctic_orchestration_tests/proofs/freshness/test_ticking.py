@@ -16,7 +16,8 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time, insert
 from arctic_orchestration.state.freshness_tables import is_live, task_submissions, tasks
 from arctic_orchestration_tests.freshness.imagined import LIFE, Place, Run, World, spec
-from arctic_orchestration_tests.proofs.freshness.sizes import FULL, SECONDS
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
+from arctic_orchestration_tests.proofs.freshness.sizes import FULL
 
 pytestmark = pytest.mark.proof
 
@@ -59,7 +60,7 @@ class Crowd:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(SECONDS)
+            thread.join(PATIENCE_SECONDS)
 
     def _be(self, place: Place) -> None:
         try:

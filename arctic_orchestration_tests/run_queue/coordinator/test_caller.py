@@ -19,6 +19,7 @@ from dagster._daemon.run_coordinator import queued_run_coordinator_daemon
 from arctic_orchestration.run_queue.dagster.caller import Asker, asker
 from arctic_orchestration.run_queue.dagster.passes import DaemonPasses
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
 
 RULES: dict[str, Any] = {
@@ -238,7 +239,7 @@ def test_the_process_of_a_run_is_shown_the_rules_and_opens_no_state_database(
     state.unlink()
     done = subprocess.run(
         [sys.executable, "-c", _WORKER, run.run_id],
-        capture_output=True, text=True, check=True, timeout=120, env=os.environ,
+        capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS, env=os.environ,
     )  # fmt: skip
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer == {"limits": SHOWN, "status": "QUEUED"}
@@ -260,6 +261,10 @@ print([name for name in sys.modules if name.startswith("arctic_orchestration.") 
 def test_every_process_can_load_it_and_loads_little() -> None:
     """It is loaded wherever there is an instance: no Spark, no lake, no server."""
     done = subprocess.run(
-        [sys.executable, "-c", _IMPORT], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", _IMPORT],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.stdout.splitlines() == ["[]", "[]"]

@@ -14,6 +14,7 @@ from dagster._core.storage.tags import PARENT_RUN_ID_TAG
 from arctic_orchestration.run_queue import levels
 from arctic_orchestration.run_queue.dagster import passes
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
 from arctic_orchestration_tests.run_queue.coordinator.listening import Clock, reported_waits
 
@@ -158,7 +159,7 @@ def test_a_lock_on_the_state_database_holds_up_no_run_that_stands_under_no_rule(
         tx.execute(sa.text("lock table arctic_queue_pauses in access exclusive mode"))
         thread = threading.Thread(target=queue.iterate, daemon=True)
         thread.start()
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)
         assert queue.launched == [run.run_id]
     locking.dispose()
 

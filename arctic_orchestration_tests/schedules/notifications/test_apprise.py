@@ -15,6 +15,7 @@ from arctic_orchestration.notifications.messages import Message
 from arctic_orchestration.notifications.notifier import Notifier
 from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.schedules.notifications.post import Postbox, news
 from arctic_orchestration_tests.schedules.simulated import at
 
@@ -123,5 +124,5 @@ def test_the_background_thread_sends_once_it_is_woken(
     assert sent.wait(30)
     notifier.close()
     assert notifier._thread is not None
-    notifier._thread.join(30)
+    notifier._thread.join(PATIENCE_SECONDS)
     assert not notifier._thread.is_alive()

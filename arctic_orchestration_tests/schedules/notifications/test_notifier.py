@@ -18,6 +18,7 @@ from arctic_orchestration.notifications.channel_worker import Outlet
 from arctic_orchestration.notifications.messages import Message
 from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.schedules.notifications.post import Post, Postbox, news
 from arctic_orchestration_tests.schedules.simulated import at
 
@@ -136,7 +137,7 @@ def test_a_channel_that_hangs_delays_no_other(
     hangs.answer.set()
     for thread in threading.enumerate():
         if thread.name.startswith("arctic-notices-json"):
-            thread.join(30)
+            thread.join(PATIENCE_SECONDS)
     assert post.send(61) == 2
     assert hangs.names == ["s1", "s1", "s2"], "at least once: the first was late, not lost"
 

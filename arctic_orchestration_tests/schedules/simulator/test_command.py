@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS
+
 STORIES = Path(__file__).parents[2] / "acceptance" / "stories"
 
 
@@ -17,7 +19,7 @@ def arctic(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         + [str(argument) for argument in arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
 
