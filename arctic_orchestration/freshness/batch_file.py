@@ -53,6 +53,9 @@ from arctic_orchestration.yaml_file import load
 from arctic_orchestration.zones import ZoneName
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: What Dagster takes as names of jobs and groups.
+_DAGSTER_NAME = re.compile(r"[A-Za-z0-9_]+")
+_PART_OF_A_KEY = re.compile(r"[A-Za-z0-9_.-]+")
 _CALLABLE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 #: Iceberg's namespaces nest, and Dagster's keys have no dots.
@@ -65,15 +68,21 @@ _DURATION_LOOK = {
 }
 
 
-def _python_name(value: str) -> str:
+def _column_name(value: str) -> str:
     if not _NAME.fullmatch(value):
         raise ValueError("letters, digits and _, not beginning with a digit")
     return value
 
 
-def _asset_name(value: str) -> str:
-    if not all(_NAME.fullmatch(part) for part in value.split("/")):
-        raise ValueError("names of letters, digits and _, with slashes between them")
+def _batch_name(value: str) -> str:
+    if not _DAGSTER_NAME.fullmatch(value):
+        raise ValueError("letters, digits and _")
+    return value
+
+
+def _task_name(value: str) -> str:
+    if not all(_PART_OF_A_KEY.fullmatch(part) for part in value.split("/")):
+        raise ValueError("names of letters, digits, _, - and ., with slashes between them")
     return value
 
 
@@ -111,9 +120,9 @@ def _skip_reason(value: object) -> object:
     raise ValueError("true, false, or the reason as text")
 
 
-#: Names that become Python names, such as those of jobs, views and columns.
-_Identifier = Annotated[str, AfterValidator(_python_name)]
-_AssetName = Annotated[TaskName, AfterValidator(_asset_name)]
+_BatchName = Annotated[str, AfterValidator(_batch_name)]
+_ColumnName = Annotated[str, AfterValidator(_column_name)]
+_TaskName = Annotated[TaskName, AfterValidator(_task_name)]
 _Callable = Annotated[str, AfterValidator(_callable_name)]
 _Table = Annotated[str, AfterValidator(_table_name)]
 _Text = Annotated[str, AfterValidator(_some_text)]
@@ -141,7 +150,7 @@ class DependencyMeta(_Written):
 class BatchTask(_Written):
     """One task of a batch: its work and the freshness that it requires of its parents."""
 
-    name: _AssetName = Field(
+    name: _TaskName = Field(
         description="Its name among all tasks of all clusters: an asset's key with slashes, or "
         "a job's name."
     )
@@ -172,7 +181,7 @@ class BatchTask(_Written):
             "those of the partition instead of what it had of that. It is made if it is not there."
         ),
     ] = None
-    partition_column: _Identifier = Field(
+    partition_column: _ColumnName = Field(
         default="as_of", description="The column of the table that holds the partition's day."
     )
     dependencies: tuple[TaskName, ...] = Field(
@@ -230,8 +239,8 @@ class BatchTask(_Written):
             raise ValueError("either sql or python")
         if self.kind == "job" and (self.sql is not None or self.table is not None):
             raise ValueError("python, and neither sql nor table: a job has no rows to write")
-        if self.kind == "job" and "/" in self.name:
-            raise ValueError("a name without slashes: the task is a job")
+        if self.kind == "job" and not _DAGSTER_NAME.fullmatch(self.name):
+            raise ValueError("a name of letters, digits and _: the task is a job")
         if self.sql is not None and self.kind == "asset" and self.table is None:
             raise ValueError("a table for the rows of the query")
         return self
@@ -243,7 +252,7 @@ class Batch(_Written):
     schema_file: str | None = Field(
         default=None, alias="$schema", description="The JSON Schema, for editors; it is not read."
     )
-    name: _Identifier = Field(description="The batch's own name: a job of this name runs all.")
+    name: _BatchName = Field(description="The batch's own name: a job of this name runs all.")
     description: str = Field(default="", description="Shown in Dagster's UI.")
     timezone: ZoneName | None = Field(
         default=None,

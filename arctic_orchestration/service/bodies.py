@@ -19,7 +19,7 @@ MOST_BYTES = 2_000_000
 LONGEST_SECONDS = 60.0
 _JSON = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECASE)
 _FORM = re.compile(r"application/x-www-form-urlencoded", re.IGNORECASE)
-_YAML = re.compile(r"application/(x-)?yaml", re.IGNORECASE)
+_YAML = re.compile(r"(application|text)/(x-)?yaml", re.IGNORECASE)
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 

@@ -1,6 +1,7 @@
 """What every request passes before it reaches a route.
 
 * It gets an id, which errors, the log and the audit log name.
+* ``HEAD`` is answered as ``GET``: the server leaves the body out.
 * On loopback its ``Host`` must be a name of loopback: a page of another site whose name resolves to
   127.0.0.1 would otherwise be of the same origin as the service (DNS rebinding).
 * An unexpected error is logged under that id, and answered without its text.
@@ -55,6 +56,8 @@ class Guard:
         request.state.request_id = given if _GIVEN_ID.fullmatch(given) else secrets.token_hex(8)
         request.state.has_answer = False
         answering = _with_headers(request, send)
+        if request.method == "HEAD":
+            scope = {**scope, "method": "GET"}
         try:
             self._check(request)
         except RequestRefused as error:

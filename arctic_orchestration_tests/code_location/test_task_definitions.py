@@ -79,6 +79,16 @@ def test_what_is_declared_is_found_on_the_loaded_location(tmp_path: Path) -> Non
     assert [sensor.name for sensor in repository.sensor_defs] == ["arctic_tasks"]
 
 
+def test_names_may_be_what_dagster_takes(tmp_path: Path) -> None:
+    """Also keys whose ops would have the same name; the job of the batch runs each of them."""
+    tasks = ["rep/daily-report", "rep/daily.report", "rep/daily_report", "2024/orders"]
+    file = written(tmp_path, "2024_sales", *({"name": name} for name in tasks))
+    repository = whole(batches=[file]).get_repository_def()
+    assert sorted(spec.target for spec in declared_tasks(repository)) == sorted(tasks)
+    layer = repository.get_job("2024_sales").asset_layer
+    assert {key.to_user_string() for key in layer.selected_asset_keys} == set(tasks)
+
+
 def test_a_job_of_assets_can_be_a_task(tmp_path: Path) -> None:
     """As one of ops can; its metadata stays beside the declaration."""
     nightly = fresh_parents({"by_hand": 24})(

@@ -287,7 +287,7 @@ def test_all_suspended_in_a_span_are_enabled_again(api: MakeApi, world: MakeWorl
     assert names(client.get("/schedules?status=enabled")) == ["a", "b"]
 
 
-@pytest.mark.parametrize("media_type", ["application/json", "application/yaml"])
+@pytest.mark.parametrize("media_type", ["application/json", "application/yaml", "text/yaml"])
 def test_a_file_is_compared_then_applied(api: MakeApi, world: MakeWorld, media_type: str) -> None:
     """All or none; a dry run is the default."""
     world()

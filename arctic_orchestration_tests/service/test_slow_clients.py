@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from http import HTTPStatus
+from http.client import HTTPResponse
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -125,6 +126,23 @@ def test_who_sends_nothing_is_cut_off(url: str, monkeypatch: pytest.MonkeyPatch)
         later.sendall(b"GET")
         assert received(silent) == b""
         assert received(later).partition(b"\n")[0] in (b"", b'{"status":"ok"}')
+
+
+def test_who_wants_the_head_gets_no_body(url: str) -> None:
+    """As balancers ask; what comes next on the connection is the next answer."""
+    with connected(url) as client:
+        heads = []
+        for path in (b"/healthz", b"/schedules", b"/nothing"):
+            for method in (b"HEAD", b"GET"):
+                client.sendall(method + b" " + path + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                response = HTTPResponse(client, method=method.decode())
+                response.begin()
+                body = response.read()
+                assert bool(body) == (method == b"GET")
+                heads.append((response.status, response.getheader("content-type")))
+                assert response.getheader("content-length")
+        assert heads[0::2] == heads[1::2]
+        assert [status for status, _ in heads[0::2]] == [200, 200, 404]
 
 
 def test_who_takes_no_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ class BatchAssets:
     _days: dict[tuple[str, str], dg.DailyPartitionsDefinition] = field(default_factory=dict)
     _deps: dict[tuple[dg.AssetKey, bool], dg.AssetDep] = field(default_factory=dict)
     _templates: dict[tuple[Any, ...], dg.OpDefinition] = field(default_factory=dict)
+    _op_names: set[str] = field(default_factory=set)
 
     def asset(self, one: Written, function: Function | None) -> dg.AssetsDefinition:
         """Returns the asset of a task, with daily partitions."""
@@ -65,7 +66,7 @@ class BatchAssets:
         # Ops that differ in nothing else are copied: constructing one takes as long as the asset.
         op = copy_op(
             self._template(len(deps), tuple({**batch.tags, **task.tags}.items())),
-            name=key.to_python_identifier(),
+            name=self._op_name(key),
             description=task.description or None,
         )
         replace_compute_function(op, _computing(one, function))
@@ -87,6 +88,15 @@ class BatchAssets:
             node_def=op,
             specs=[spec],
         )
+
+    def _op_name(self, key: dg.AssetKey) -> str:
+        """Returns a name of its own: a job cannot have two ops of one name."""
+        found = base = key.to_python_identifier()
+        number = 2
+        while found in self._op_names:
+            found, number = f"{base}_{number}", number + 1
+        self._op_names.add(found)
+        return found
 
     def _template(self, parents: int, tags: tuple[tuple[str, str], ...]) -> dg.OpDefinition:
         """Returns a template op without a function, with this number of parents."""
