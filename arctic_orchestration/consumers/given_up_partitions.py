@@ -14,7 +14,6 @@ from arctic_orchestration.notifications import outbox
 from arctic_orchestration.notifications.outbox import News, Notice
 from arctic_orchestration.state.consumer_tables import consumer_partitions
 from arctic_orchestration.state.dialect import storable
-from arctic_orchestration.state.tables import locations
 
 _log = logging.getLogger("arctic.consumers")
 
@@ -47,17 +46,13 @@ def report(
         _log.warning(line)
 
     sa.event.listen(tx, "commit", committed, once=True)
-    col = locations.c
-    last = sa.select(col.id).where(col.cluster == consumer.cluster)
-    location_id = tx.execute(last.order_by(col.ticked_at.desc().nulls_last()).limit(1)).scalar()
-    if location_id is not None:
-        news = News(
-            event=Notice.QUARANTINED,
-            schedule=f"consumer {consumer.name}",
-            reason=storable(reason),
-            tags={"arctic/consumer": consumer.name},
-        )
-        outbox.write(tx, location_id, [news], now)
+    news = News(
+        event=Notice.QUARANTINED,
+        schedule=f"consumer {consumer.name}",
+        reason=storable(reason),
+        tags={"arctic/consumer": consumer.name},
+    )
+    outbox.write_for_all(tx, [news], now, cluster=consumer.cluster)
 
 
 def check(tx: sa.Connection, consumer: Consumer) -> None:

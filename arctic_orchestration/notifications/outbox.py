@@ -20,7 +20,7 @@ from enum import StrEnum
 import sqlalchemy as sa
 
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import notices
+from arctic_orchestration.state.tables import locations, notices
 
 #: how long a notice is kept, sent or not
 KEEP = timedelta(days=30)
@@ -111,6 +111,28 @@ def write(tx: sa.Connection, location_id: int, news: Sequence[News], now: dateti
         for one in news
     ]
     tx.execute(sa.insert(notices), rows)
+
+
+def write_for_all(
+    tx: sa.Connection, news: Sequence[News], now: datetime, *, cluster: str | None = None
+) -> None:
+    """Puts news that belong to no location into the outbox of the one that ticked last.
+
+    Without a location, nobody sends them, and nothing is written.
+
+    Args:
+        tx: the transaction of their cause.
+        news: what to send.
+        now: the moment.
+        cluster: only locations of this cluster; none: of all.
+    """
+    col = locations.c
+    last = sa.select(col.id).order_by(col.ticked_at.desc().nulls_last()).limit(1)
+    if cluster is not None:
+        last = last.where(col.cluster == cluster)
+    location_id = tx.execute(last).scalar()
+    if location_id is not None:
+        write(tx, location_id, news, now)
 
 
 def tags_since(

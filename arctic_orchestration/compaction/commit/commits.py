@@ -17,6 +17,7 @@ from arctic_orchestration.compaction.commit import records
 from arctic_orchestration.compaction.commit.commit_leases import CommitLease
 from arctic_orchestration.compaction.commit.records import CompactionRecord
 from arctic_orchestration.compaction.queue import backoff, task_store
+from arctic_orchestration.compaction.queue.quarantine import quarantine
 from arctic_orchestration.compaction.queue.task import Task, TaskKind, TaskState
 from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState
 from arctic_orchestration.compaction.work.attempts import Time
@@ -240,11 +241,13 @@ def _dropped(
         )
     now = time(tx)
     if to is TaskState.QUARANTINED:
-        # Before the task ends, which releases its files.
-        backoff.rest_files_of(tx, task, f"task {id} is in quarantine: {reason}", now)
-    if to is TaskState.CANCELED:
-        backoff.rest_files_of(tx, task, f"task {id}: {reason}", now, length=backoff.CANCELED_REST)
-    task_store.move(tx, [(id, task.state)], to, reason, now, attempt_id=task.attempt_id)
+        quarantine(tx, task, reason, reason, now, attempt_id=task.attempt_id)
+    else:
+        if to is TaskState.CANCELED:
+            # Before the task ends, which releases its files.
+            rest = f"task {id}: {reason}"
+            backoff.rest_files_of(tx, task, rest, now, length=backoff.CANCELED_REST)
+        task_store.move(tx, [(id, task.state)], to, reason, now, attempt_id=task.attempt_id)
     _end_attempts(tx, [task], AttemptState.DROPPED, reason, over_at=now)
     tx.execute(
         sa.update(compaction_tables)

@@ -23,9 +23,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction import tables
-from arctic_orchestration.compaction.queue import backoff, task_store
+from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.budget import spend
 from arctic_orchestration.compaction.queue.claim_order import plan_again
+from arctic_orchestration.compaction.queue.quarantine import quarantine
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.work.attempt import (
     Attempt,
@@ -338,9 +339,4 @@ def _lock_table_of(tx: sa.Connection, attempt_id: str) -> None:
 
 def _quarantine(tx: sa.Connection, task: Task, reason: str, now: datetime, attempt_id: str) -> None:
     text = f"given up after {task.attempts} of {task.max_attempts} attempts: {reason}"
-    # Before the task ends, which releases its files.
-    backoff.rest_files_of(tx, task, f"task {task.id} is in quarantine: {reason}", now)
-    task_store.move(
-        tx, [(task.id, task.state)], TaskState.QUARANTINED, text, now, attempt_id=attempt_id,
-        values={"attempt_id": None},
-    )  # fmt: skip
+    quarantine(tx, task, reason, text, now, attempt_id=attempt_id, values={"attempt_id": None})
