@@ -141,6 +141,9 @@ class Upkeep:
         for name, queue, state in rows:
             if state == QueueState.PAUSED or not self._selects(name):
                 continue
+            if self._jobs.is_busy(name):
+                # It would be waited for below, and may hang.
+                continue
             with self._database.read() as tx:
                 if queue in held_queues(tx, now):
                     continue

@@ -9,7 +9,8 @@ import pytest
 from arctic_orchestration.compaction.commit import records
 from arctic_orchestration.compaction.commit.records import CompactionRecord
 from arctic_orchestration.compaction.dagster import sensor as compaction_sensor
-from arctic_orchestration.compaction.dagster.table_metrics import key_of
+from arctic_orchestration.compaction.dagster.table_metrics import ReportClock, key_of
+from arctic_orchestration.compaction.queue import table_queues
 from arctic_orchestration_tests.code_location.compaction_place import (
     CompactedPlace,
     a_location,
@@ -133,6 +134,36 @@ def test_a_new_code_server_does_not_repeat_a_report(lake: CompactedPlace, clock:
     lake.tick(second)
     lake.tick(second)
     assert len(lake.reported("nyc.small")) == 1
+
+
+def test_many_tables_are_looked_up_once_and_a_few_at_a_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each lookup is a query of Dagster's storage within the tick; all have their turn."""
+    looked_up: list[dg.AssetKey] = []
+    fetch = place.instance.fetch_observations
+
+    def counted(key: dg.AssetKey, limit: int) -> object:
+        looked_up.append(key)
+        return fetch(key, limit=limit)
+
+    monkeypatch.setattr(place.instance, "fetch_observations", counted)
+    now = datetime.now(UTC)
+    names = [f"nyc.t{number:04}" for number in range(1_000)]
+    with place.database.begin() as tx:
+        for name in names:
+            table_queues.see_table(tx, name, queue=None, level=0, now=now)
+    clock, read = ReportClock(timedelta(hours=1)), set()
+    for calls in range(1, 51):
+        due = clock.due(place.database, place.instance, now, lambda _: True)
+        assert len(due) == ReportClock.MOST
+        assert len(looked_up) == min(200 * calls, 1_000)
+        for name, state in due.items():
+            clock.note_reading(name, state, now)
+        read |= due.keys()
+    assert read == set(names)
+    assert set(looked_up) == {key_of(name) for name in names}
+    assert clock.due(place.database, place.instance, now, lambda _: True) == {}
 
 
 def test_a_table_that_is_not_compacted_says_why(lake: CompactedPlace, clock: Clock) -> None:

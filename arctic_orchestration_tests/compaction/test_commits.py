@@ -26,6 +26,8 @@ from arctic_orchestration_tests.compaction.stored import (
 )
 from arctic_orchestration_tests.present import present
 
+SECOND = timedelta(seconds=1)
+
 
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
@@ -62,6 +64,26 @@ def test_merged_tasks_come_with_their_groups_and_outputs(database: Database) -> 
         assert present(found[0].attempt.outputs)[0].path == "out.parquet"
         assert commits.tables_to_commit(tx, time=clock) == ["lake.a", "lake.b"]
         assert commits.merged_tasks(tx, "lake.c") == []
+
+
+def test_a_table_that_is_tried_again_lets_those_go_first_that_waited_meanwhile(
+    database: Database,
+) -> None:
+    """``lake.b`` merged later, and can be committed to since before ``lake.a`` can again."""
+    clock = Clock()
+    merge(database, clock, "lake.a", planned("a", "b"))
+    merge(database, clock, "lake.b", planned("x", "y"))
+    merged_at = clock.now
+    for next_at, order in (
+        (merged_at - SECOND, ["lake.a", "lake.b"]),
+        (merged_at + SECOND, ["lake.b", "lake.a"]),
+        (merged_at + MINUTE, ["lake.b"]),
+    ):
+        clock.now = merged_at + 30 * SECOND
+        with database.begin() as tx:
+            lease = present(commit_leases.take_commit_lease(tx, "lake.a", "c", time=clock))
+            commit_leases.end_commit_lease(tx, lease, next_commit_at=next_at, trouble="no answer")
+            assert commits.tables_to_commit(tx, time=clock) == order
 
 
 def test_a_commit_ends_its_tasks_and_is_recorded(database: Database) -> None:

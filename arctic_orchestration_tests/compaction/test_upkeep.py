@@ -1,5 +1,6 @@
 """The upkeep of tables that request it: once a day, in the hours and budget of their queue."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import upkeep
@@ -25,6 +28,7 @@ from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.state.compaction_tables import compaction_budgets
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import Lake
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.present import present
 
 DAY = timedelta(days=1)
@@ -191,6 +195,30 @@ def test_a_table_that_fails_does_not_keep_the_others_and_is_tried_again(kept: Ke
     assert kept.tick(timedelta(minutes=30)) == UpkeepCounts()
     assert kept.tick(timedelta(minutes=31)) == UpkeepCounts(done=1)
     assert kept.snapshots("lake.a") == 1
+
+
+def test_tables_that_hang_keep_the_others_for_one_tick_each(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also on the next day, when they are due again and come first."""
+    for name in ("lake.a_hangs", "lake.b_hangs", "lake.c"):
+        kept.table(name, remove_orphans="3d")
+    load, goes_on = upkeep.load_table, threading.Event()
+
+    def hang(catalog: Catalog, name: str) -> Table:
+        if "hangs" in name:
+            goes_on.wait()
+        return load(catalog, name)
+
+    monkeypatch.setattr(upkeep, "load_table", hang)
+    monkeypatch.setattr(upkeep, "LONGEST_TICK", timedelta(seconds=0.5))
+    try:
+        for _ in range(2):
+            # As many as a slow machine needs for the table that does not hang.
+            until(lambda: kept.tick(timedelta(seconds=1)).done, "the upkeep of lake.c")
+            kept.now += DAY
+    finally:
+        goes_on.set()
 
 
 def test_a_step_that_fails_does_not_keep_the_others(

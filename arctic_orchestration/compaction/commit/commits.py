@@ -45,10 +45,12 @@ class MergedTask:
 def tables_to_commit(tx: sa.Connection, *, time: Time = database_time) -> list[str]:
     """Returns tables with merged tasks, an elapsed commit interval and no committer.
 
-    The table with the longest waiting task comes first. Another committer may still take it before
+    The table that could have been committed to for the longest time comes first: tables that are
+    retried again and again do not keep others waiting. Another committer may still take it before
     :func:`~.commit_leases.take_commit_lease` succeeds.
     """
     now, col, task = time(tx), compaction_tables.c, compaction_tasks.c
+    merged_at, next_at = sa.func.min(task.state_at), sa.func.max(col.next_commit_at)
     query = (
         sa.select(task.table_name)
         .join(compaction_tables, col.name == task.table_name)
@@ -58,7 +60,7 @@ def tables_to_commit(tx: sa.Connection, *, time: Time = database_time) -> list[s
             col.commit_expires_at.is_(None) | (col.commit_expires_at <= now),
         )
         .group_by(task.table_name)
-        .order_by(sa.func.min(task.state_at), task.table_name)
+        .order_by(sa.case((next_at > merged_at, next_at), else_=merged_at), task.table_name)
     )
     return list(tx.execute(query).scalars())
 

@@ -162,6 +162,8 @@ class ReportClock:
 
     #: the maximum at once: each requires reading a table's manifests
     MOST = 20
+    #: the maximum of tables that are looked up at once in Dagster's storage
+    MOST_LOOKUPS = 200
 
     def __init__(self, every: timedelta) -> None:
         self._every = every
@@ -179,7 +181,7 @@ class ReportClock:
         Only tables whose name ``covers`` accepts.
 
         Cost: three statements; and one in Dagster's storage on the first use of a table, as another
-        code server may have reported it.
+        code server may have reported it. Where many are new, the next calls look up the others.
 
         Errors:
             DatabaseUnavailable: the state database did not answer.
@@ -192,13 +194,14 @@ class ReportClock:
             ]
             live = _live_tasks(tx)
             last = _last_snapshots(tx)
+        new = [table.name for table in known if table.name not in self._reported]
+        for name in new[: self.MOST_LOOKUPS]:
+            self._reported[name] = self._look_up(name, instance)
         found: list[tuple[datetime, str, _State]] = []
         for table in known:
             state = _state(table, last.get(table.name), live.get(table.name, 0))
-            reported = self._reported.get(table.name) or self._look_up(table.name, instance)
-            if reported is None:
-                found.append((datetime.min.replace(tzinfo=UTC), table.name, state))
-            elif _is_due(reported, state, self._every, now):
+            reported = self._reported.get(table.name)
+            if reported is not None and _is_due(reported, state, self._every, now):
                 found.append((reported.at, table.name, state))
         found.sort(key=lambda one: (one[0], one[1]))
         return {name: state for _, name, state in found[: self.MOST]}
@@ -211,15 +214,14 @@ class ReportClock:
         """Records what was reported, which may be a later state than the requested one."""
         self._reported[table] = _Reported(at=now, state=_reported_state(observation))
 
-    def _look_up(self, table: str, instance: dg.DagsterInstance) -> _Reported | None:
+    @staticmethod
+    def _look_up(table: str, instance: dg.DagsterInstance) -> _Reported:
         stored = instance.fetch_observations(key_of(table), limit=1).records
         if not stored:
-            return None
+            return _Reported(at=datetime.min.replace(tzinfo=UTC), state=None)
         found = stored[0].asset_observation
         state = _reported_state(found) if found is not None else None
-        reported = _Reported(at=datetime.fromtimestamp(stored[0].timestamp, UTC), state=state)
-        self._reported[table] = reported
-        return reported
+        return _Reported(at=datetime.fromtimestamp(stored[0].timestamp, UTC), state=state)
 
 
 def _reported_state(observation: dg.AssetObservation) -> _State:
