@@ -105,6 +105,8 @@ def lock_table(tx: sa.Connection, name: str) -> CompactionTable:
 def left_due(tx: sa.Connection, now: datetime) -> list[CompactionTable]:
     """Returns tables that were checked, are still due and do not rest; longest due first.
 
+    Not those that could not be planned: these are retried at a moment of their own.
+
     Cost: proportional to the due tables, whatever the number of the others.
     """
     col = compaction_tables.c
@@ -114,6 +116,7 @@ def left_due(tx: sa.Connection, now: datetime) -> list[CompactionTable]:
         # By the index: a comparison with another column alone would read all rows.
         .where(col.due_since.is_not(None), col.due_since <= col.looked_at)
         .where(awake, col.gone_at.is_(None))
+        .where(sa.not_(col.looked_reason.startswith(NOT_PLANNED, autoescape=True)))
         .order_by(col.due_since, col.name)
     )
     return [_from_row(row) for row in tx.execute(query).mappings()]
@@ -185,6 +188,30 @@ def record_check(
         tx.execute(
             table.where(col.due_number == due_number).values(due_since=None, due_reason=None)
         )
+
+
+def record_failed_check(
+    tx: sa.Connection, row: CompactionTable, problem: str, now: datetime
+) -> None:
+    """Records that a table could not be checked; it stays due.
+
+    Args:
+        tx: the transaction.
+        row: the table.
+        problem: why, for people.
+        now: when.
+    """
+    make_due(tx, row.name, f"it could not be planned: {problem}", now)
+    record_check(
+        tx,
+        row.name,
+        due_number=row.due_number + 1,
+        snapshot_id=row.looked_snapshot_id,
+        reason=f"{NOT_PLANNED}{problem}",
+        now=now,
+        still_due=True,
+        refused=row.refused,
+    )
 
 
 def observed(

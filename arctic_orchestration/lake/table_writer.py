@@ -36,6 +36,7 @@ from arctic_orchestration.errors import (
 )
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.appending import AppendFiles
+from arctic_orchestration.lake.catalog_answers import REFUSED_COMMIT, TRIES, wait_seconds
 from arctic_orchestration.lake.data_files import remove_directory, write_files
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
 from arctic_orchestration.lake.partitioning import require_supported_spec
@@ -46,7 +47,7 @@ from arctic_orchestration.lake.session import require_lake_session
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction, ancestors
 from arctic_orchestration.lake.table_properties import bool_property, require_commit_properties
 from arctic_orchestration.lake.table_reader import plan, rows_of
-from arctic_orchestration.lake.tables import REFUSED_COMMIT, TRIES, is_locked, wait_seconds
+from arctic_orchestration.lake.tables import is_locked
 
 #: Keys of the snapshot's summary.
 APPEND_ID = "arctic.append.id"

@@ -3,29 +3,20 @@
 import logging
 import sqlite3
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from time import sleep
-from typing import Any, TypeVar
+from typing import Any
 
 import pydantic
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, Catalog, load_catalog
-from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
-    AuthorizationExpiredError,
-    BadRequestError,
     CommitFailedException,
-    ForbiddenError,
     NamespaceAlreadyExistsError,
     NoSuchIdentifierError,
     NoSuchNamespaceError,
     NoSuchTableError,
-    OAuthError,
-    ServerError,
-    ServiceUnavailableError,
     TableAlreadyExistsError,
-    TooManyRequestsError,
-    UnauthorizedError,
     ValidationError,
     WaitingForLockException,
 )
@@ -33,10 +24,9 @@ from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.typedef import Identifier
 from pyiceberg.utils.config import Config
-from sqlalchemy import URL, create_engine, select
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy import URL, create_engine
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from arctic_orchestration.connection_pools import PatientPool
 from arctic_orchestration.errors import (
@@ -48,10 +38,12 @@ from arctic_orchestration.errors import (
     UnsupportedTable,
 )
 from arctic_orchestration.lake.avro_doubles import read_exactly
+from arctic_orchestration.lake.catalog_answers import NOT_ABOUT_THE_CATALOG, answered
 from arctic_orchestration.lake.metadata_writing import enable_format_3
 from arctic_orchestration.lake.schema import require_supported
 from arctic_orchestration.lake.store_errors import store_refusal
 from arctic_orchestration.lake.supported_formats import require_supported_format
+from arctic_orchestration.lake.table_listing import list_tables
 from arctic_orchestration.settings import Settings
 
 read_exactly()
@@ -61,32 +53,10 @@ _log = logging.getLogger("arctic_orchestration.lake")
 #: How long a process waits for another one's commit to the embedded catalog.
 _BUSY_SECONDS = 60
 _OPENING_ATTEMPTS = 20
-#: How often a silent catalog is retried, in all about three seconds.
-TRIES = 5
-_FIRST_WAIT_SECONDS = 0.2
 #: The property of pyiceberg's that names a strategy of retries.
 _S3_RETRIES = "s3.retry-strategy-impl"
 #: The maximum number of table names in a message.
 _NAMES_SHOWN = 20
-
-_DOWN = (OSError, DBAPIError, ServiceUnavailableError, ServerError, TooManyRequestsError)
-#: The modules with the errors of other catalogs' clients: Glue's and Hive's.
-_CLIENTS = ("botocore.", "thrift.", "hive_metastore.")
-#: Retries do not restore a missing file of the table.
-_NOT_ABOUT_THE_CATALOG = (FileNotFoundError, PermissionError)
-
-#: The catalog's answers that say that it did not make a commit.
-REFUSED_COMMIT = (
-    TooManyRequestsError,
-    UnauthorizedError,
-    AuthorizationExpiredError,
-    ForbiddenError,
-    BadRequestError,
-)
-#: Its answers to credentials that are wrong or have expired.
-_UNAUTHORIZED = (UnauthorizedError, AuthorizationExpiredError, ForbiddenError, OAuthError)
-
-_T = TypeVar("_T")
 
 enable_format_3()
 
@@ -173,7 +143,7 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
             return answered(lambda: catalog.load_table(identifier), identifier)
         except (NoSuchTableError, NoSuchNamespaceError, NoSuchIdentifierError):
             pass
-        except (*_NOT_ABOUT_THE_CATALOG, CatalogUnavailable) as error:
+        except (*NOT_ABOUT_THE_CATALOG, CatalogUnavailable) as error:
             if refusal := store_refusal(load_file_io(catalog.properties), error):
                 raise StoreRefused(
                     f"{identifier}: its metadata cannot be read: {refusal}"
@@ -196,121 +166,9 @@ def _unsupported(error: Exception) -> str:
     return cause.removeprefix("Value error, ").partition(" [type=")[0]
 
 
-def list_tables(catalog: Catalog) -> list[str]:
-    """Returns the identifiers of all tables, in all namespaces, sorted.
-
-    Left out, with a warning, are namespaces that may not be listed, and tables with a dot in a name
-    of their identifier: no identifier could tell them from tables of a deeper namespace.
-
-    Errors:
-        CatalogUnavailable: the catalog did not answer, after several tries.
-    """
-
-    def look() -> list[str]:
-        found: set[str] = set()
-        seen: set[Identifier] = set()
-        left = list(catalog.list_namespaces())
-        while left:
-            namespace = left.pop()
-            if namespace in seen:
-                continue
-            seen.add(namespace)
-            try:
-                found.update(filter(None, map(_identifier, catalog.list_tables(namespace))))
-                left.extend(catalog.list_namespaces(namespace))
-            except NoSuchNamespaceError:
-                # It was dropped since.
-                continue
-            except ForbiddenError:
-                _warn_of_namespace(".".join(namespace))
-                continue
-        return sorted(found)
-
-    return answered(look, catalog.name)
-
-
-@cache
-def _warn_of_namespace(namespace: str) -> None:
-    _log.warning("the tables of %s are left out: the catalog refuses to list them", namespace)
-
-
-def _identifier(table: Identifier) -> str | None:
-    """Returns the names, joined by dots; None: one of them contains a dot."""
-    if any("." in name for name in table):
-        _warn_of(tuple(table))
-        return None
-    return ".".join(table)
-
-
-@cache
-def _warn_of(table: Identifier) -> None:
-    """Warns of a table that is left out, once: catalogs are listed again and again."""
-    _log.warning("the table %r is left out: expected names without dots", table)
-
-
-def metadata_locations(catalog: Catalog) -> dict[str, str] | None:
-    """Returns where the present metadata of each table is, by its name, with one query.
-
-    Each commit changes the location, so a table with a known one has not changed.
-
-    Returns:
-        none: this kind of catalog has no such query; pyiceberg's SQL catalog has one.
-
-    Errors:
-        CatalogUnavailable: the catalog did not answer, after several tries.
-    """
-    if not isinstance(catalog, SqlCatalog):
-        return None
-    stored = IcebergTables.__table__.c
-    query = select(stored.table_namespace, stored.table_name, stored.metadata_location)
-    query = query.where(stored.catalog_name == catalog.name)
-
-    def look() -> dict[str, str]:
-        with catalog.engine.connect() as connection:
-            return {
-                f"{space}.{name}": at
-                for space, name, at in connection.execute(query)
-                if "." not in name
-            }
-
-    return answered(look, catalog.name)
-
-
-def answered(query: Callable[[], _T], what: str) -> _T:
-    """Returns the catalog's answer; retries when it does not answer.
-
-    Errors:
-        CatalogUnavailable: it never answered; names ``what`` and the last reason.
-    """
-    for attempt in range(1, TRIES + 1):
-        try:
-            return query()
-        except _NOT_ABOUT_THE_CATALOG:
-            raise
-        except _UNAUTHORIZED as error:
-            raise CatalogUnavailable(
-                f"{what}: the catalog refuses the credentials: {error}. Check credential and token "
-                "in its properties"
-            ) from error
-        except Exception as error:
-            if not (isinstance(error, _DOWN) or type(error).__module__.startswith(_CLIENTS)):
-                raise
-            if attempt == TRIES:
-                raise CatalogUnavailable(
-                    f"{what}: the catalog did not answer, tried {TRIES} times: {error}"
-                ) from error
-            sleep(wait_seconds(attempt))
-    raise AssertionError("unreachable")
-
-
 def is_locked(error: CommitFailedException) -> bool:
     """Returns whether a commit failed as another client holds Hive's lock on the table."""
     return isinstance(error.__cause__, WaitingForLockException)
-
-
-def wait_seconds(attempt: int) -> float:
-    """Returns how long to wait for a silent catalog after an attempt, the first being 1."""
-    return _FIRST_WAIT_SECONDS * float(2 ** (attempt - 1))
 
 
 def _opener(properties: Mapping[str, Any]) -> Callable[..., Catalog]:

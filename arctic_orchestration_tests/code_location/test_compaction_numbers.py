@@ -153,7 +153,7 @@ def test_many_tables_are_looked_up_once_and_a_few_at_a_time(
     with place.database.begin() as tx:
         for name in names:
             table_queues.see_table(tx, name, queue=None, level=0, now=now)
-    clock, read = ReportClock(timedelta(hours=1)), set()
+    clock, read = ReportClock(timedelta(hours=1)), set[str]()
     for calls in range(1, 51):
         due = clock.due(place.database, place.instance, now, lambda _: True)
         assert len(due) == ReportClock.MOST

@@ -1,5 +1,6 @@
 """A small lake for tests of planning: tables with files of a few hundred bytes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,15 +27,21 @@ NO_PARTITIONS = PartitionSpec()
 
 
 class FailingCatalog(SqlCatalog):
-    """A catalog that can be down, as a whole or for some tables."""
+    """A catalog that can be down, as a whole or for some tables, or refuse some namespaces."""
 
     down = False
     down_for: frozenset[str] = frozenset()
+    unlisted: Mapping[str, Exception] = {}
 
     def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
         if self.down:
             raise ConnectionError("connection refused")
         return super().list_namespaces(namespace)
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        if error := self.unlisted.get(".".join(self.identifier_to_tuple(namespace))):
+            raise error
+        return super().list_tables(namespace)
 
     def load_table(self, identifier: str | Identifier) -> Table:
         if self.down or ".".join(self.identifier_to_tuple(identifier)) in self.down_for:

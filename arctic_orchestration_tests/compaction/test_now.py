@@ -15,7 +15,7 @@ from arctic_orchestration.compaction.service import CompactionService
 from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import Worker
 from arctic_orchestration.errors import CatalogUnavailable, NotFound
-from arctic_orchestration.lake import tables as lake_tables
+from arctic_orchestration.lake import catalog_answers
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import Merging, add_file, rows_of, table_of
 
@@ -60,7 +60,7 @@ def test_a_catalog_that_goes_away_after_the_first_answer_is_named(
 ) -> None:
     """Asked five times more; four times without an answer, and the table is compacted."""
     table_of(catalog, files=12)
-    monkeypatch.setattr(lake_tables, "_FIRST_WAIT_SECONDS", 0)
+    monkeypatch.setattr(catalog_answers, "_FIRST_WAIT_SECONDS", 0)
     load, silent = catalog.load_table, [0]
     calls = 0
 

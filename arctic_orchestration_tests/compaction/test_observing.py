@@ -13,7 +13,7 @@ from arctic_orchestration.compaction.planning.scope import Mode, Scope
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.service import CompactionService
 from arctic_orchestration.compaction.tables import CompactionTable
-from arctic_orchestration.lake import tables as lake_tables
+from arctic_orchestration.lake import catalog_answers
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import Lake
 
@@ -39,7 +39,7 @@ class World:
 
 @pytest.fixture
 def world(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(lake_tables, "_FIRST_WAIT_SECONDS", 0)
+    monkeypatch.setattr(catalog_answers, "_FIRST_WAIT_SECONDS", 0)
     return World(Lake.at(tmp_path / "lake"), database)
 
 

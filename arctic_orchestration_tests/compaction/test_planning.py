@@ -17,7 +17,7 @@ from arctic_orchestration.compaction.planning.table_planner import plan_loaded
 from arctic_orchestration.compaction.queue.queues import CompactionQueue, add_queue, update_queue
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.work import attempts
-from arctic_orchestration.lake import tables as lake_tables
+from arctic_orchestration.lake import catalog_answers
 from arctic_orchestration.state.compaction_tables import compaction_tasks
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import BY_ORIGIN, Lake
@@ -32,7 +32,7 @@ DAY = timedelta(days=1)
 @pytest.fixture
 def world(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A catalog that is down is asked without pauses."""
-    monkeypatch.setattr(lake_tables, "_FIRST_WAIT_SECONDS", 0)
+    monkeypatch.setattr(catalog_answers, "_FIRST_WAIT_SECONDS", 0)
     return World(Lake.at(tmp_path / "lake"), database)
 
 

@@ -40,7 +40,12 @@ def test_a_table_that_stays_due_after_a_look_is_left_due(database: Database) -> 
         assert (left.name, left.due_since) == ("lake.a", NOON)
         later = NOON + 2 * MINUTE
         tables.record_check(tx, "lake.a", due_number=1, now=later, got_room=True, **done)
-        assert tables.left_due(tx, later)[0].due_since == later
+        (left,) = tables.left_due(tx, later)
+        assert left.due_since == later
+        # It does not wait for room.
+        tables.record_failed_check(tx, left, "the catalog did not answer", later)
+        assert tables.left_due(tx, later) == []
+        assert tables.table_by_name(tx, "lake.a").due_since == later
 
 
 @pytest.mark.parametrize("backend", ["sqlite"], indirect=True)

@@ -21,7 +21,7 @@ from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.queues import CompactionQueue, add_queue
 from arctic_orchestration.compaction.queue.task import LIVE
 from arctic_orchestration.compaction.work import attempts
-from arctic_orchestration.lake.tables import metadata_locations
+from arctic_orchestration.lake.table_listing import metadata_locations
 from arctic_orchestration.state.compaction_tables import compaction_tasks
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import Lake

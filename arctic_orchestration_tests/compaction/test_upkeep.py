@@ -25,6 +25,7 @@ from arctic_orchestration.compaction.upkeep import (
     upkeep_text,
 )
 from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.state.compaction_tables import compaction_budgets
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import Lake
@@ -203,12 +204,12 @@ def test_tables_that_hang_keep_the_others_for_one_tick_each(
     """Also on the next day, when they are due again and come first."""
     for name in ("lake.a_hangs", "lake.b_hangs", "lake.c"):
         kept.table(name, remove_orphans="3d")
-    load, goes_on = upkeep.load_table, threading.Event()
+    goes_on = threading.Event()
 
     def hang(catalog: Catalog, name: str) -> Table:
         if "hangs" in name:
             goes_on.wait()
-        return load(catalog, name)
+        return load_table(catalog, name)
 
     monkeypatch.setattr(upkeep, "load_table", hang)
     monkeypatch.setattr(upkeep, "LONGEST_TICK", timedelta(seconds=0.5))

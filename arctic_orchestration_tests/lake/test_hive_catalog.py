@@ -18,12 +18,13 @@ from thrift.transport.TTransport import TTransportException
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.run_once import compact_now
 from arctic_orchestration.errors import CatalogUnavailable, ConfigurationError
-from arctic_orchestration.lake import hive_catalog, open_catalog, tables
+from arctic_orchestration.lake import catalog_answers, hive_catalog, open_catalog
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.hive_catalog import SharedHiveCatalog
 from arctic_orchestration.lake.merging.merge import Merged, merge
 from arctic_orchestration.lake.replacing.replace import replace_files
-from arctic_orchestration.lake.tables import list_tables, load_table
+from arctic_orchestration.lake.table_listing import list_tables
+from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots
 from arctic_orchestration_tests.compaction.small_lake import rows_of, table_of
 from arctic_orchestration_tests.compaction.stored import opened
@@ -244,7 +245,7 @@ def test_an_address_that_accepts_no_connection_is_left_soon(
 
 def test_silence_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hive_catalog, "_SILENCE_SECONDS", 0.1)
-    monkeypatch.setattr(tables, "_FIRST_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(catalog_answers, "_FIRST_WAIT_SECONDS", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"thrift://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(CatalogUnavailable, match="lake.words: the catalog did not answer"):

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.statistics import StatisticsFile
 
 from arctic_orchestration.errors import CatalogUnavailable, InvalidInput, LakeError
-from arctic_orchestration.lake import ensure_table, tables
+from arctic_orchestration.lake import catalog_answers, ensure_table
 from arctic_orchestration.lake.upkeep.maintenance import Orphans, remove_orphans
 from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
 from arctic_orchestration_tests.lake.planted_files import (
@@ -239,7 +239,7 @@ def test_another_table_that_cannot_be_read_stops_it(
     ensure_table(catalog, "lake.other", SCHEMA)
     planted = plant(table, "data/lost.parquet")
     load = SqlCatalog.load_table
-    monkeypatch.setattr(tables, "_FIRST_WAIT_SECONDS", 0)
+    monkeypatch.setattr(catalog_answers, "_FIRST_WAIT_SECONDS", 0)
     # It is asked five times.
     errors: list[Exception] = [*[OSError("no such host")] * 5, NoSuchTableError("dropped")]
 

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from arctic_orchestration.errors import CatalogUnavailable, LakeError
-from arctic_orchestration.lake import ensure_table, tables
+from arctic_orchestration.lake import catalog_answers, ensure_table
 from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots, remove_orphans
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
@@ -31,7 +31,7 @@ def orphans(table: Table) -> int:
 @pytest.fixture
 def table(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Table:
     """With one snapshot that can expire, and one file that nobody knows."""
-    monkeypatch.setattr(tables, "_FIRST_WAIT_SECONDS", 0)
+    monkeypatch.setattr(catalog_answers, "_FIRST_WAIT_SECONDS", 0)
     made = ensure_table(catalog, "lake.flights", SCHEMA)
     for number in range(2):
         made.append(pa.table({"id": [number]}, schema=SCHEMA.as_arrow()))

@@ -8,7 +8,8 @@ from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.lake.replacing.replace import replace_files
-from arctic_orchestration.lake.tables import list_tables, load_table
+from arctic_orchestration.lake.table_listing import list_tables
+from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration_tests.compaction.small_lake import rows_of, table_of
 from arctic_orchestration_tests.lake.conftest import settings_for
 from arctic_orchestration_tests.lake.stored_tables import data_files, rewritten

@@ -154,7 +154,7 @@ def commits(monkeypatch: pytest.MonkeyPatch, table: Table, merged: Replacement) 
     monkeypatch.setattr(
         "arctic_orchestration.lake.replacing.commit_loop.time.sleep", lambda seconds: None
     )
-    monkeypatch.setattr("arctic_orchestration.lake.tables.sleep", lambda seconds: None)
+    monkeypatch.setattr("arctic_orchestration.lake.catalog_answers.sleep", lambda seconds: None)
     return Commits(monkeypatch, table)
 
 

@@ -22,7 +22,8 @@ from arctic_orchestration.lake import append, ensure_table, open_catalog, read
 from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.replacing.replace import replace_files
 from arctic_orchestration.lake.rest_catalog import TimedRestCatalog
-from arctic_orchestration.lake.tables import list_tables, load_table
+from arctic_orchestration.lake.table_listing import list_tables
+from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration_tests.compaction.small_lake import SCHEMA, add_file, rows_of, table_of
 from arctic_orchestration_tests.iceberg_rest import (
     ABSENT,

@@ -8,17 +8,18 @@ from pyiceberg.exceptions import ServiceUnavailableError
 from sqlalchemy.exc import OperationalError
 
 from arctic_orchestration.errors import CatalogUnavailable, LakeError, NotFound
-from arctic_orchestration.lake import ensure_table
-from arctic_orchestration.lake import tables as module
-from arctic_orchestration.lake.tables import list_tables, load_table, metadata_locations
+from arctic_orchestration.lake import catalog_answers, ensure_table, tables
+from arctic_orchestration.lake.table_listing import list_tables, metadata_locations
+from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration_tests.lake.reference_merge import SCHEMA, add
 
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Waits of this module are noted, not waited; those of other threads are left alone."""
+    """Waits of these modules are noted, not waited; those of other threads are left alone."""
     waits: list[float] = []
-    monkeypatch.setattr("arctic_orchestration.lake.tables.sleep", waits.append)
+    for module in (catalog_answers, tables):
+        monkeypatch.setattr(module, "sleep", waits.append)
     return waits
 
 
@@ -112,4 +113,4 @@ def test_a_lost_metadata_file_is_not_a_catalog_that_is_down(
     with pytest.raises(LakeError, match=r"lake\.flights: its metadata cannot be read"):
         load_table(catalog, "lake.flights")
     assert no_waiting == []
-    assert module.list_tables(catalog) == ["lake.flights"]
+    assert list_tables(catalog) == ["lake.flights"]

@@ -70,7 +70,7 @@ class Lake:
         Errors:
             CatalogUnavailable: it did not answer, after several tries.
         """
-        from arctic_orchestration.lake.tables import list_tables
+        from arctic_orchestration.lake.table_listing import list_tables
 
         return list_tables(self.catalog)
 

@@ -38,7 +38,8 @@ from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.tables import make_due as mark_due
 from arctic_orchestration.compaction.upkeep import want_upkeep
 from arctic_orchestration.errors import ArcticError, CatalogUnavailable, InvalidInput, NotFound
-from arctic_orchestration.lake.tables import list_tables, load_table
+from arctic_orchestration.lake.table_listing import Listing, list_catalog
+from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.state.database import Database
 
 __all__ = ["Planner", "PlanningCounts", "mark_due", "plan_table"]
@@ -112,7 +113,7 @@ class Planner:
         until = time.monotonic() + at_most.total_seconds()
         if self._discovered_at is None or now >= self._discovered_at + self._discovery:
             try:
-                found = list_tables(self._catalog)
+                found = list_catalog(self._catalog)
             except Exception as error:
                 return PlanningCounts(troubled=self._report_to_all(_error_text(error), now))
             self._take(found, now)
@@ -144,13 +145,15 @@ class Planner:
             counts = counts.plus(PlanningCounts(troubled=1))
         return counts.plus(PlanningCounts(postponed=len(set(turn) - set(begun))))
 
-    def _take(self, found: Collection[str], now: datetime) -> None:
+    def _take(self, found: Listing, now: datetime) -> None:
         """Records which tables the catalog has, and which it no longer has."""
-        self.names = frozenset(name for name in found if self._selects(name))
-        self._discovered_at = now
         with self._database.read() as tx:
             known = [row.name for row in tables.all_tables(tx) if row.gone_at is None]
-        for name in set(known) - set(found):
+        missing = set(known) - set(found.names)
+        kept = {name for name in missing if found.may_have(name)}
+        self.names = frozenset(name for name in (*found.names, *kept) if self._selects(name))
+        self._discovered_at = now
+        for name in missing - kept:
             self._forget(name, now)
 
     def _forget(self, name: str, now: datetime) -> None:
@@ -342,36 +345,29 @@ class Planner:
 
     def _report(self, name: str, problem: str, now: datetime) -> None:
         """Records a failed check; the table stays due, and is retried later."""
+        _log.warning("%s could not be planned: %s", name, problem)
         row = self._row(name)
+        if row is not None:
+            with self._database.begin() as tx:
+                tables.record_failed_check(tx, row, problem, now)
+        self._postpone(name, 0 if row is None else row.due_number + 1, now)
+
+    def _postpone(self, name: str, due_number: int, now: datetime) -> None:
         failures = (self._memories[name].failures if name in self._memories else 0) + 1
         pause = min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), _LONGEST_PAUSE)
-        _log.warning("%s could not be planned: %s", name, problem)
-        due_number = 0
-        if row is not None:
-            due_number = row.due_number + 1
-            with self._database.begin() as tx:
-                tables.make_due(tx, name, f"it could not be planned: {problem}", now)
-                tables.record_check(
-                    tx,
-                    name,
-                    due_number=due_number,
-                    snapshot_id=row.looked_snapshot_id,
-                    reason=f"{tables.NOT_PLANNED}{problem}",
-                    now=now,
-                    still_due=True,
-                    refused=row.refused,
-                )
         self._memories[name] = Memory(
             looked_at=now, next_look_at=now + pause, due_number=due_number, failures=failures
         )
 
     def _report_to_all(self, problem: str, now: datetime) -> int:
         """Records the same for every table: the catalog cannot list its tables."""
-        with self._database.read() as tx:
+        _log.warning("no table could be planned: %s", problem)
+        with self._database.begin() as tx:
             rows = [row for row in tables.all_tables(tx) if row.gone_at is None]
-        for row in rows:
-            if f"{tables.NOT_PLANNED}{problem}" != row.looked_reason:
-                self._report(row.name, problem, now)
+            for row in rows:
+                if f"{tables.NOT_PLANNED}{problem}" != row.looked_reason:
+                    tables.record_failed_check(tx, row, problem, now)
+                    self._postpone(row.name, row.due_number + 1, now)
         return len(rows) or 1
 
 

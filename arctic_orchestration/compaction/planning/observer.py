@@ -24,7 +24,8 @@ from arctic_orchestration.compaction.planning.table_planner import plan_loaded, 
 from arctic_orchestration.compaction.queue import table_queues
 from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
 from arctic_orchestration.errors import ArcticError, InvalidInput
-from arctic_orchestration.lake.tables import list_tables, load_table
+from arctic_orchestration.lake.table_listing import list_tables
+from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.state.database import Database
 
 #: how long a table is skipped after a failed plan

@@ -16,7 +16,7 @@ from arctic_orchestration.compaction.planning.plan_cache import Memory
 from arctic_orchestration.compaction.queue.task import LIVE
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.errors import CatalogUnavailable
-from arctic_orchestration.lake.tables import metadata_locations
+from arctic_orchestration.lake.table_listing import metadata_locations
 from arctic_orchestration.state.compaction_tables import compaction_rests, compaction_tasks
 from arctic_orchestration.state.database import Database
 

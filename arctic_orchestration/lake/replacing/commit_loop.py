@@ -22,18 +22,13 @@ from arctic_orchestration.errors import (
     CommitUnknown,
     LakeError,
 )
+from arctic_orchestration.lake.catalog_answers import REFUSED_COMMIT, TRIES, answered, wait_seconds
 from arctic_orchestration.lake.refs import keeping_retention
 from arctic_orchestration.lake.replacing.producer import Change, ReplaceFiles, WrittenManifests
 from arctic_orchestration.lake.replacing.table_head import Head, ReadManifests
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction
 from arctic_orchestration.lake.supported_formats import require_supported_format
-from arctic_orchestration.lake.tables import (
-    REFUSED_COMMIT,
-    TRIES,
-    answered,
-    is_locked,
-    wait_seconds,
-)
+from arctic_orchestration.lake.tables import is_locked
 
 _ATTEMPTS = 100
 _LOST_ANSWERS = 5

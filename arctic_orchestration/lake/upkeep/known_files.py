@@ -4,8 +4,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.lake.catalog_answers import answered
 from arctic_orchestration.lake.manifests import read_entries, snapshot_manifests
-from arctic_orchestration.lake.tables import answered
 from arctic_orchestration.lake.upkeep.reachable import keys_of, metadata_files
 
 #: The prefix of the names of directories of merges.

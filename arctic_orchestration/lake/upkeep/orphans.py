@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import CatalogUnavailable, InvalidInput, LakeError
-from arctic_orchestration.lake.tables import answered
+from arctic_orchestration.lake.catalog_answers import answered
 from arctic_orchestration.lake.upkeep.listing import ListedFile, Store
 from arctic_orchestration.lake.upkeep.reachable import Reachable, literal_key
 from arctic_orchestration.lake.upkeep.removal import (

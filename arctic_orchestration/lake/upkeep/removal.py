@@ -8,8 +8,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.lake.catalog_answers import answered
 from arctic_orchestration.lake.table_properties import bool_property
-from arctic_orchestration.lake.tables import answered
 
 
 class FileKind(StrEnum):

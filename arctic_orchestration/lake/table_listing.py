@@ -1,0 +1,140 @@
+"""The tables that a catalog lists."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError
+from pyiceberg.typedef import Identifier
+from sqlalchemy import select
+
+from arctic_orchestration.lake.catalog_answers import answered
+
+_log = logging.getLogger("arctic_orchestration.lake")
+
+#: After this many consecutive namespaces without an answer, the catalog is considered down.
+_SILENT_NAMESPACES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """The tables of a catalog.
+
+    Args:
+        names: the identifiers, sorted.
+        unlisted: the namespaces whose tables could not be listed, with the reason.
+    """
+
+    names: list[str]
+    unlisted: Mapping[str, str]
+
+    def may_have(self, name: str) -> bool:
+        """Returns whether a table that is not listed may be there all the same."""
+        return any(name.startswith(f"{namespace}.") for namespace in self.unlisted)
+
+
+def list_catalog(catalog: Catalog) -> Listing:
+    """Lists the tables of all namespaces.
+
+    A namespace that cannot be listed leaves out its own tables, with a warning. Tables with a dot
+    in a name of their identifier are left out, too: no identifier could tell them from tables of a
+    deeper namespace.
+
+    Errors:
+        CatalogUnavailable: the catalog did not answer, after several tries.
+    """
+    found, unlisted, seen = set[str](), dict[str, str](), set[Identifier]()
+    left = answered(lambda: list(catalog.list_namespaces()), catalog.name)
+    silent = 0
+    while left:
+        namespace = left.pop()
+        if namespace in seen:
+            continue
+        seen.add(namespace)
+        try:
+            tables, below, reason = answered(partial(_below, catalog, namespace), catalog.name)
+        except Exception as error:
+            silent += 1
+            if silent == _SILENT_NAMESPACES:
+                raise
+            tables, below, reason = [], [], str(error)
+        else:
+            silent = 0
+        found.update(filter(None, map(_identifier, tables)))
+        left.extend(below)
+        if reason is not None:
+            unlisted[".".join(namespace)] = reason
+            _warn_of_namespace(".".join(namespace), reason)
+    return Listing(names=sorted(found), unlisted=unlisted)
+
+
+def list_tables(catalog: Catalog) -> list[str]:
+    """Returns the identifiers of :func:`list_catalog`.
+
+    Errors:
+        CatalogUnavailable: the catalog did not answer, after several tries.
+    """
+    return list_catalog(catalog).names
+
+
+def _below(
+    catalog: Catalog, namespace: Identifier
+) -> tuple[list[Identifier], list[Identifier], str | None]:
+    """Returns the tables and namespaces of a namespace, or why they may not be listed."""
+    try:
+        return catalog.list_tables(namespace), catalog.list_namespaces(namespace), None
+    except NoSuchNamespaceError:
+        # It was dropped since.
+        return [], [], None
+    except ForbiddenError:
+        return [], [], "the catalog refuses to list them"
+
+
+@cache
+def _warn_of_namespace(namespace: str, reason: str) -> None:
+    """Warns once: catalogs are listed again and again."""
+    _log.warning("the tables of %s are left out: %s", namespace, reason)
+
+
+def _identifier(table: Identifier) -> str | None:
+    """Returns the names, joined by dots; None: one of them contains a dot."""
+    if any("." in name for name in table):
+        _warn_of(tuple(table))
+        return None
+    return ".".join(table)
+
+
+@cache
+def _warn_of(table: Identifier) -> None:
+    _log.warning("the table %r is left out: expected names without dots", table)
+
+
+def metadata_locations(catalog: Catalog) -> dict[str, str] | None:
+    """Returns where the present metadata of each table is, by its name, with one query.
+
+    Each commit changes the location, so a table with a known one has not changed.
+
+    Returns:
+        none: this kind of catalog has no such query; pyiceberg's SQL catalog has one.
+
+    Errors:
+        CatalogUnavailable: the catalog did not answer, after several tries.
+    """
+    if not isinstance(catalog, SqlCatalog):
+        return None
+    stored = IcebergTables.__table__.c
+    query = select(stored.table_namespace, stored.table_name, stored.metadata_location)
+    query = query.where(stored.catalog_name == catalog.name)
+
+    def look() -> dict[str, str]:
+        with catalog.engine.connect() as connection:
+            return {
+                f"{space}.{name}": at
+                for space, name, at in connection.execute(query)
+                if "." not in name
+            }
+
+    return answered(look, catalog.name)
