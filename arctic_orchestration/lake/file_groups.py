@@ -117,8 +117,18 @@ class FileGroup:
 
     @classmethod
     def from_json(cls, text: str) -> "FileGroup":
-        """Returns the group in text of :meth:`to_json`."""
-        found = json.loads(text)
+        """Returns the group in text of :meth:`to_json`.
+
+        Errors:
+            ValueError: it is not.
+        """
+        try:
+            return cls._from_form(json.loads(text))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+    @classmethod
+    def _from_form(cls, found: Any) -> "FileGroup":
         deletes = [
             DeleteFile(
                 path=one["path"],

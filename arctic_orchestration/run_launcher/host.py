@@ -123,7 +123,7 @@ class RunHost:
             request = messages.receive(connection)
             handle = getattr(self, f"_do_{request['do']}")
             handle(connection, request)
-        except (OSError, ValueError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             with suppress(OSError):
                 messages.send(connection, {"ok": False, "why": f"{type(error).__name__}: {error}"})
             connection.close()

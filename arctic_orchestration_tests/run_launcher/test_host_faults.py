@@ -330,6 +330,16 @@ def test_a_host_that_was_stopped_holds_up_one_launch_and_not_the_next(
         os.kill(host["pid"], signal.SIGCONT)
 
 
+def test_a_message_that_is_no_request_ends_no_host(make: Make) -> None:
+    """It is answered with what is wrong."""
+    place = make()
+    place.run()
+    for message in ([], 5, {"do": 5}, {"do": "launch", "server": []}):
+        sent: Any = message
+        assert [answer["ok"] for answer in messages.call_all(sent, 10)] == [False]
+    assert len(place.hosts()) == 1
+
+
 @pytest.mark.parametrize("ends", ["before it is sent", "before it is read", "after it is read"])
 def test_a_host_that_ends_before_it_has_the_request_has_not_begun_the_run(
     ends: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

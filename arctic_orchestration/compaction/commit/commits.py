@@ -65,26 +65,33 @@ def tables_to_commit(tx: sa.Connection, *, time: Time = database_time) -> list[s
     return list(tx.execute(query).scalars())
 
 
-def merged_tasks(tx: sa.Connection, table: str, limit: int | None = None) -> list[MergedTask]:
+def merged_tasks(
+    tx: sa.Connection, table: str, limit: int | None = None, *, unreadable: list[str] | None = None
+) -> list[MergedTask]:
     """Returns the tasks of a table that wait for the committer, oldest merge first.
 
     Args:
         tx: the transaction.
         table: its name.
         limit: the maximum number.
+        unreadable: receives a text for each task whose stored files cannot be read. These stay: a
+            snapshot may contain their outputs.
     """
     col = compaction_tasks.c
     query = sa.select(compaction_tasks).where(is_merged, col.table_name == table)
     rows = tx.execute(query.order_by(col.state_at, col.id).limit(limit)).mappings().all()
     attempts = _attempts(tx, [row["attempt_id"] for row in rows])
-    return [
-        MergedTask(
-            task=Task.from_row(row),
-            group=FileGroup.from_json(row["file_group"]),
-            attempt=attempts[row["attempt_id"]],
-        )
-        for row in rows
-    ]
+    found = []
+    for row in rows:
+        try:
+            group = FileGroup.from_json(row["file_group"])
+        except ValueError as error:
+            if unreadable is not None:
+                unreadable.append(f"the stored files of task {row['id']} cannot be read: {error}")
+            continue
+        attempt = attempts[row["attempt_id"]]
+        found.append(MergedTask(task=Task.from_row(row), group=group, attempt=attempt))
+    return found
 
 
 def committed(

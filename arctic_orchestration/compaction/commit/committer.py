@@ -185,10 +185,14 @@ class Committer:
             lease = commit_leases.take_commit_lease(tx, name, self._name, life=self._life)
             if lease is None:
                 return None
-            tasks = commits.merged_tasks(tx, name, limit=MOST_TASKS)
+            unreadable = list[str]()
+            tasks = commits.merged_tasks(tx, name, limit=MOST_TASKS, unreadable=unreadable)
         if not tasks:
-            self._leave(lease)
-            return Round(table=name, counts=CommitCounts())
+            trouble = "; ".join(unreadable) or None
+            self._leave(lease, pause=_PAUSE if unreadable else None, trouble=trouble)
+            return Round(
+                table=name, counts=CommitCounts(troubled=int(bool(unreadable))), trouble=trouble
+            )
         table: Table | None = None
         try:
             table = load_table(self._catalog, name)
@@ -212,10 +216,15 @@ class Committer:
         except Exception as error:
             # Also unexpected errors: the other tables must be processed.
             return self._troubled(lease, error if table is None else explained(error, table.io))
-        return self._report(lease, table, replaced, interval)
+        return self._report(lease, table, replaced, interval, unreadable)
 
     def _report(
-        self, lease: CommitLease, table: Table, replaced: Replaced, interval: timedelta
+        self,
+        lease: CommitLease,
+        table: Table,
+        replaced: Replaced,
+        interval: timedelta,
+        unreadable: Sequence[str],
     ) -> Round | None:
         by_snapshot: dict[int, list[str]] = {}
         if replaced.snapshot_id is not None:
@@ -223,7 +232,7 @@ class Committer:
         for task_id, snapshot_id in replaced.already.items():
             by_snapshot.setdefault(snapshot_id, []).append(task_id)
         records = []
-        trouble = "; ".join(sorted(set(replaced.unreadable.values()))) or None
+        trouble = "; ".join(sorted({*replaced.unreadable.values(), *unreadable})) or None
         pause = interval if by_snapshot else _PAUSE if trouble is not None else None
         try:
             with self._database.begin() as tx:

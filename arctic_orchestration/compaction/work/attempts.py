@@ -278,6 +278,9 @@ def expire(tx: sa.Connection, *, time: Time = database_time) -> int:
             continue
         lost += 1
         task = task_store.task_by_id(tx, taken.task_id)
+        if (task.state, task.attempt_id) != (TaskState.CLAIMED, one.id):
+            # The task is not its own any more; the other attempts are.
+            continue
         lasted.setdefault(task.queue, []).append(now - taken.claimed_at)
         text = (
             f"attempt {task.attempts} of {task.max_attempts} was lost: "

@@ -1,5 +1,6 @@
 """The claim of a task by a worker."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,6 +18,8 @@ from arctic_orchestration.state.dialect import database_time
 
 #: the duration of a claim's lease
 LEASE = timedelta(seconds=60)
+
+_log = logging.getLogger("arctic.compaction")
 
 Time = Callable[[sa.Connection], datetime]
 
@@ -52,10 +55,10 @@ def claim(
     """
     now = time(tx)
     plan_again(tx, now)
-    row = first_claimable(tx, queues, table, now)
-    if row is None:
+    found = _first_readable(tx, queues, table, now)
+    if found is None:
         return None
-    task = Task.from_row(row)
+    task, group = found
     id, token = new_id(now), task.token + 1
     directory, expires_at = directory_name(id), now + life
     tx.execute(
@@ -75,10 +78,28 @@ def claim(
     return Claim(
         task=replace(task, state=TaskState.CLAIMED, reason=reason, state_at=now, attempts=number,
                      token=token, attempt_id=id, not_before=None),
-        group=FileGroup.from_json(row["file_group"]),
+        group=group,
         attempt_id=id,
         token=token,
         claimed_at=now,
         expires_at=expires_at,
         directory=directory,
     )  # fmt: skip
+
+
+def _first_readable(
+    tx: sa.Connection, queues: Sequence[str], table: str | None, now: datetime
+) -> tuple[Task, FileGroup] | None:
+    """Locks the next task, and returns it with its files; drops those whose files are unreadable.
+
+    As the first one, such a task would be chosen by each claim of each worker.
+    """
+    while (row := first_claimable(tx, queues, table, now)) is not None:
+        task = Task.from_row(row)
+        try:
+            return task, FileGroup.from_json(row["file_group"])
+        except ValueError as error:
+            reason = f"its stored files cannot be read: {error}"
+            _log.warning("task %s of %s is dropped: %s", task.id, task.table, reason)
+            task_store.move(tx, [(task.id, TaskState.PLANNED)], TaskState.SUPERSEDED, reason, now)
+    return None
