@@ -83,20 +83,27 @@ def retry(
         "state": PartitionState.WAITING.value, "state_at": now, "attempts": 0,
         "not_before": None, "reason": f"delivered again by {_name(actor)}", "held": False,
     }  # fmt: skip
-    number = held.next_number
-    for row in rows:
-        values = waiting
-        if row.state == PartitionState.ACKNOWLEDGED:
-            values = {
-                **waiting, "place": number, "number": number, "arrivals": 1, "first_at": _p.at,
-            }  # fmt: skip
-            number += 1
-        this = sa.update(consumer_partitions).where(mine, _p.partition == row.partition)
-        tx.execute(this.values(values))
-    if number != held.next_number:
-        this = sa.update(consumer_rows).where(consumer_rows.c.id == held.id)
+    done = [row.partition for row in rows if row.state == PartitionState.ACKNOWLEDGED]
+    open_ = [row.partition for row in rows if row.state != PartitionState.ACKNOWLEDGED]
+    this = sa.update(consumer_partitions).where(mine)
+    if open_:
+        tx.execute(this.where(dialect.among(tx, _p.partition, open_)).values(waiting))
+    if done:
+        number = sa.bindparam("number_", type_=sa.BigInteger())
+        anew = {"place": number, "number": number, "arrivals": 1, "first_at": _p.at}
+        tx.execute(
+            this.where(_p.partition == sa.bindparam("partition_")).values({**waiting, **anew}),
+            [
+                {"partition_": key, "number_": held.next_number + place}
+                for place, key in enumerate(done)
+            ],
+        )
         # The version as well: a read in progress has the old number.
-        tx.execute(this.values(next_number=number, version=consumer_rows.c.version + 1))
+        tx.execute(
+            sa.update(consumer_rows)
+            .where(consumer_rows.c.id == held.id)
+            .values(next_number=held.next_number + len(done), version=consumer_rows.c.version + 1)
+        )
     redelivered = [row.partition for row in rows]
     if actor is not NO_ACTOR:
         audit.record(

@@ -308,6 +308,32 @@ def test_a_person_can_have_partitions_delivered_again(
     assert retry(None) == []
 
 
+def test_many_partitions_are_delivered_again_at_once(
+    state: Database, log: Log, clock: Clock
+) -> None:
+    """In as many statements as a few; those that were done come in their order, at the end."""
+    engine = engine_of(state, log, clock, attempts=1)
+    days = [f"{number:03}" for number in range(200)]
+    log.arrives(*days)
+    with engine.consume() as partitions:
+        partitions.failed(*days[:100], reason="broken")
+    statements: list[str] = []
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        statements.append(statement)
+
+    sa.event.listen(state.engine, "before_cursor_execute", note)
+    with state.begin() as tx:
+        assert control.retry(tx, engine.seen(tx), [*days[50:], "000"], clock.now) == [
+            "000",
+            *days[50:],
+        ]
+    sa.event.remove(state.engine, "before_cursor_execute", note)
+    assert len(statements) < 10
+    assert taken(engine) == ["000", *days[50:]]
+    assert taken(engine) == []
+
+
 def test_a_consumer_that_is_reset_starts_again(state: Database, log: Log, clock: Clock) -> None:
     """From the beginning, or from now; and whoever had partitions has them no more."""
     engine = engine_of(state, log, clock)

@@ -334,9 +334,9 @@ def test_a_message_that_is_no_request_ends_no_host(make: Make) -> None:
     """It is answered with what is wrong."""
     place = make()
     place.run()
-    for message in ([], 5, {"do": 5}, {"do": "launch", "server": []}):
-        sent: Any = message
-        assert [answer["ok"] for answer in messages.call_all(sent, 10)] == [False]
+    odd: list[Any] = [[], 5, {"do": 5}, {"do": "launch", "server": []}]
+    for message in odd:
+        assert [answer["ok"] for answer in messages.call_all(message, 10)] == [False]
     assert len(place.hosts()) == 1
 
 
