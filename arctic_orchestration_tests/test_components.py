@@ -112,6 +112,21 @@ def test_every_example_loads_as_it_is_scaffolded(sandbox: DefsFolderSandbox) -> 
             assert field["examples"]
 
 
+@pytest.mark.parametrize(("value", "enabled"), [("on", True), ("off", False)])
+def test_whether_a_schedule_is_enabled_may_come_from_the_environment(
+    sandbox: DefsFolderSandbox, monkeypatch: pytest.MonkeyPatch, value: str, enabled: bool
+) -> None:
+    """Dagster reads templates as expressions of Python, as the page says."""
+    monkeypatch.setenv("NIGHTLY", value)
+    line = "    enabled: '{{ env.NIGHTLY == \"on\" }}'\n"
+    write(sandbox, nightly=schedules("nightly") + line)
+    with sandbox.build_component_tree() as tree:
+        component = tree.load_component("nightly")
+    assert isinstance(component, ArcticSchedules)
+    (schedule,) = component.spec.schedules
+    assert schedule.enabled is enabled
+
+
 SOURCE = """
 import dagster as dg
 
