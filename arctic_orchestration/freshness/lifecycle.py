@@ -25,6 +25,7 @@ from arctic_orchestration.freshness import (
     ownership,
     retention,
     run_requests,
+    slots,
     submissions,
     waits,
 )
@@ -38,7 +39,7 @@ from arctic_orchestration.freshness.decision import (
     shares,
 )
 from arctic_orchestration.freshness.ownership import LEASE, Acquired, Owner, TaskRow, Time
-from arctic_orchestration.freshness.run_outcomes import Outcomes, wake
+from arctic_orchestration.freshness.run_outcomes import Outcomes, wake, wake_behind
 from arctic_orchestration.freshness.run_reconciler import RunReconciler
 from arctic_orchestration.freshness.run_requests import TaskRequest
 from arctic_orchestration.freshness.status import ROOTS, SINKS, WAITED_SINCE, StatusSink, Step
@@ -196,9 +197,13 @@ class Lifecycle:
                     return
                 facts = facts_of(tx, submission, self.assets, now)
                 decision = decide(facts, now)
+                batch = slots.awaited_by(tx, submission)
                 ended = self._apply(tx, facts, decision, now, counts)
             if ended:
                 self._wake(submission)
+            if batch is not None and decision.step is not Step.WAITS_FOR_PLACE:
+                # It may have been woken for a slot that it did not take.
+                self._pass_on(id, batch)
         except DatabaseUnavailable:
             raise
         except Exception as error:
@@ -210,12 +215,18 @@ class Lifecycle:
     def _put_off(self, id: str, problem: str) -> None:
         with self.database.begin() as tx:
             submission = submissions.by_id(tx, id, lock=True)
-            if submission is not None and not submission.state.ended and not submission.state.owns:
-                recheck_at = self.time(tx) + timedelta(minutes=2)
-                reason = (
-                    f"could not be checked; the next check is at {recheck_at:%H:%M:%S}Z: {problem}"
-                )
-                submissions.update(tx, id, reason=reason, next_check_at=recheck_at)
+            if submission is None or submission.state.ended or submission.state.owns:
+                return
+            recheck_at = self.time(tx) + timedelta(minutes=2)
+            reason = f"could not be checked; the next check is at {recheck_at:%H:%M:%S}Z: {problem}"
+            submissions.update(tx, id, reason=reason, next_check_at=recheck_at)
+            batch = slots.awaited_by(tx, submission)
+        if batch is not None:
+            self._pass_on(id, batch)
+
+    def _pass_on(self, id: str, batch: str) -> None:
+        with self.database.begin() as tx:
+            wake_behind(tx, id, batch, self.time(tx))
 
     def _apply(
         self,
@@ -242,8 +253,9 @@ class Lifecycle:
                 tx, submission, decision.state, decision.step, decision.reason, now, details=details
             )
             return True
+        assert facts.spec is not None
         made = self._submit_parents(tx, submission, facts.spec, decision, now)
-        changed = waits.note(tx, submission, decision, made, now)
+        changed = waits.note(tx, submission, facts.spec, decision, made, now)
         recheck_at = decision.recheck_at
         if changed and recheck_at is not None:
             # A submission that has just begun to wait may have missed the end of what it waits for.
@@ -315,12 +327,12 @@ class Lifecycle:
         self,
         tx: sa.Connection,
         submission: Submission,
-        spec: TaskSpec | None,
+        spec: TaskSpec,
         decision: Decision,
         now: datetime,
     ) -> dict[str, str]:
         """Submits stale parents of the location; returns the submissions by their task."""
-        if not decision.submits or spec is None:
+        if not decision.submits:
             return {}
         new = []
         for one in decision.submits:

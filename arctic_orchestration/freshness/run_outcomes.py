@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import Refused
-from arctic_orchestration.freshness import ownership, submissions
+from arctic_orchestration.freshness import ownership, slots, submissions
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.ownership import LEASE, Time
 from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, report
@@ -279,7 +279,7 @@ class Outcomes:
 
 
 def wake(tx: sa.Connection, task: str, batch: str | None, now: datetime) -> int:
-    """Wakes all submissions that wait for a task, or for a slot in its batch.
+    """Wakes all submissions that wait for a task, and those that can take a free slot in its batch.
 
     A submission that begins to wait while the task ends may be missed, and is rechecked soon. One
     that already waits is not missed, even while it is checked: the statement waits for its row.
@@ -288,11 +288,27 @@ def wake(tx: sa.Connection, task: str, batch: str | None, now: datetime) -> int:
         the number of submissions.
     """
     row, waits = task_submissions.c, task_waits.c
-    waiting = (waits.kind == "task") & (waits.name == task)
+    parents = sa.select(waits.submission).where(waits.kind == "task", waits.name == task)
+    waiting: sa.ColumnElement[bool] = row.id.in_(parents)
     if batch is not None:
-        waiting |= (waits.kind == "batch") & (waits.name == batch)
-    affected = (row.task == task) & (row.state == SubmissionState.SHARING.value)
-    affected |= row.id.in_(sa.select(waits.submission).where(waiting))
+        waiting |= dialect.among(tx, row.id, slots.next_in_line(tx, batch, now))
+    # Also those that wait for a slot for the same task: its success leaves them nothing to do.
+    same = (row.task == task) & row.state.in_([SubmissionState.SHARING, SubmissionState.WAITING])
+    return _make_due(tx, same | (waiting & _is_waiting), now)
+
+
+def wake_behind(tx: sa.Connection, id: str, batch: str, now: datetime) -> int:
+    """Wakes those behind a submission that can take the slot that it has not taken."""
+    ids = slots.next_in_line(tx, batch, now, behind=id)
+    return _make_due(tx, dialect.among(tx, task_submissions.c.id, ids) & _is_waiting, now)
+
+
+#: Of the locked row: a submission that was checked meanwhile may own its task.
+_is_waiting = task_submissions.c.state == SubmissionState.WAITING.value
+
+
+def _make_due(tx: sa.Connection, affected: sa.ColumnElement[bool], now: datetime) -> int:
+    row = task_submissions.c
     query = sa.select(row.id).where(is_live, affected).order_by(row.id)
     ids = list(tx.execute(query.with_for_update()).scalars())
     if ids:

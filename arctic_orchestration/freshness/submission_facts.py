@@ -1,21 +1,17 @@
 """Gathers the facts about a submission for the decision rules."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol
 
 import sqlalchemy as sa
 
-from arctic_orchestration.freshness import definitions, ownership, skip_list, submissions
+from arctic_orchestration.freshness import definitions, ownership, skip_list, slots, submissions
 from arctic_orchestration.freshness.criteria import Parent, TaskSpec
 from arctic_orchestration.freshness.decision import LATE, Facts, ParentFacts
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.freshness_tables import is_live, task_submissions, task_waits, tasks
-
-#: An owner whose lease expired this long ago is gone with its cluster, and frees its slot in its
-#: batch; until then its location may only be restarting.
-_GONE = timedelta(minutes=5)
+from arctic_orchestration.state.freshness_tables import task_submissions, task_waits
 
 
 class Assets(Protocol):
@@ -72,7 +68,7 @@ def facts_of(
     if spec.concurrency is not None and spec.batch is not None:
         if not only_look:
             definitions.take_turn_in(tx, spec.batch)
-        running = _running_of(tx, spec.batch, now, besides=submission.task)
+        running = slots.running(tx, spec.batch, now, besides=submission.task)
     missed, retrying = _last(tx, submission, row, now)
     return Facts(
         submission=submission,
@@ -228,27 +224,6 @@ def _last(
         return None, last if now <= last.next_check_at + LATE else None
     if last.ended_at is None or last.ended_at <= submission.state_at:
         return None, None
-    ready = submission.state is SubmissionState.SUBMITTED or _waits_for_place(tx, submission.id)
+    ready = submission.state is SubmissionState.SUBMITTED
+    ready = ready or slots.awaited_by(tx, submission) is not None
     return last if ready else None, None
-
-
-def _waits_for_place(tx: sa.Connection, id: str) -> bool:
-    col = task_waits.c
-    query = sa.select(col.name).where(col.submission == id, col.kind == "batch")
-    return tx.execute(query).first() is not None
-
-
-def _running_of(tx: sa.Connection, batch: str, now: datetime, *, besides: str) -> int:
-    """Returns how many tasks of a batch run, in all clusters, with a live owner.
-
-    The task ``besides`` is not counted: taking it over needs no other slot.
-    """
-    col = task_submissions.c
-    query = (
-        sa.select(sa.func.count())
-        .select_from(task_submissions)
-        .join(tasks, (tasks.c.task == col.task) & (tasks.c.submission == col.id))
-        .where(is_live, col.batch == batch, col.state.in_(["acquired", "running"]))
-        .where(tasks.c.expires_at > now - _GONE, col.task != besides)
-    )
-    return int(tx.execute(query).scalar_one())

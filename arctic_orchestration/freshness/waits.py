@@ -5,6 +5,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.decision import Decision
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
@@ -14,6 +15,7 @@ from arctic_orchestration.state.freshness_tables import task_waits
 def note(
     tx: sa.Connection,
     submission: Submission,
+    spec: TaskSpec,
     decision: Decision,
     made: Mapping[str, str],
     now: datetime,
@@ -23,6 +25,7 @@ def note(
     Args:
         tx: the transaction.
         submission: the submission, locked.
+        spec: its declaration.
         decision: the decision to wait.
         made: submissions that were created for it, by their task.
         now: the moment.
@@ -35,13 +38,13 @@ def note(
     if submission.state is SubmissionState.WAITING:
         found = tx.execute(sa.select(task_waits).where(mine))
         known = {(row.kind, row.name): row for row in found}
-    wanted: dict[tuple[str, str], str | None] = {}
+    wanted: dict[tuple[str, str], tuple[str | None, int | None]] = {}
     if decision.step is Step.WAITS_FOR_PLACE:
-        wanted["batch", submission.batch or ""] = None
+        wanted["batch", spec.batch or ""] = None, spec.concurrency
     else:
         for name, live in decision.waits_for.items():
-            wanted["task", name] = made.get(name) or live
-    if {key: row.parent_submission for key, row in known.items()} == wanted:
+            wanted["task", name] = made.get(name) or live, None
+    if {key: (row.parent_submission, row.slots) for key, row in known.items()} == wanted:
         return False
     if known:
         tx.execute(sa.delete(task_waits).where(mine))
@@ -51,9 +54,10 @@ def note(
             "kind": kind,
             "name": name,
             "parent_submission": parent,
+            "slots": slots,
             "since": known[(kind, name)].since if (kind, name) in known else now,
         }
-        for (kind, name), parent in wanted.items()
+        for (kind, name), (parent, slots) in wanted.items()
     ]
     tx.execute(sa.insert(task_waits), rows)
     return True

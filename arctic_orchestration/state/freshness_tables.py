@@ -143,6 +143,9 @@ task_submissions = sa.Table(
              sqlite_where=_live, postgresql_where=_live),
     sa.Index("ix_arctic_task_submissions_live", "task",
              sqlite_where=_live, postgresql_where=_live),
+    # Counts the tasks of a batch that run.
+    sa.Index("ix_arctic_task_submissions_batch", "batch", "state",
+             sqlite_where=_live, postgresql_where=_live),
     sa.Index("ix_arctic_task_submissions_unreported", "cluster", "ended_at",
              sqlite_where=_unreported, postgresql_where=_unreported),
     sa.Index(None, "task", "submitted_at"),
@@ -165,6 +168,8 @@ task_waits = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     # The parent's submission that is waited for; null: it has none here.
     sa.Column("parent_submission", Id),
+    # How many tasks of the batch may run at once; null: a parent.
+    sa.Column("slots", sa.Integer),
     sa.Column("since", UtcTime, nullable=False),
     sa.Index(None, "kind", "name"),
 )
