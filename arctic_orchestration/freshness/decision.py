@@ -243,7 +243,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
         return None
     deadline = None
     if elsewhere:
-        deadline = _deadline(submission, spec, now)
+        deadline = submission.deadline_at or now + spec.patience
         if now >= deadline:
             waited = format_duration(_to_the_second(spec.patience))
             text = f"after {waited} still not fresh: {'; '.join(texts)}"
@@ -268,15 +268,6 @@ def _away(one: ParentFacts, now: datetime) -> str:
         return ""
     silent = format_duration(_to_the_second(now - one.seen_at))
     return f" in a location that was not seen for {silent}"
-
-
-def _deadline(submission: Submission, spec: TaskSpec, now: datetime) -> datetime:
-    """Returns the deadline for parents elsewhere, extended by the time without checks."""
-    if submission.deadline_at is None:
-        return now + spec.patience
-    # The last check wrote its state, and the next one was due after ``recheck``.
-    away = now - submission.state_at
-    return submission.deadline_at + (away if away > spec.recheck + LATE else timedelta(0))
 
 
 def _stale(reason: str, roots: Iterable[str]) -> Decision:

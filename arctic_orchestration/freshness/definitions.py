@@ -100,6 +100,10 @@ class RegisteredLocation:
     trouble: str | None
     storage_id: str | None = None
 
+    def was_away(self, now: datetime) -> bool:
+        """Returns whether it did not tick for so long that its sensor did not run."""
+        return self.ticked_at is not None and now - self.ticked_at > SILENT
+
     def silence(self, now: datetime) -> str | None:
         """Returns why its submissions do not start, in words; none: its sensor ticks."""
         place = f"{self.cluster}/{self.location}"

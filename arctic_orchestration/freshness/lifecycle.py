@@ -112,6 +112,7 @@ class Lifecycle:
     _digest: str | None = field(default=None, init=False)
     _trouble: str | None = field(default=None, init=False)
     _tried_at: datetime | None = field(default=None, init=False)
+    _was_away: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._outcomes = Outcomes(life=self.life, time=self.time, sinks=self.sinks)
@@ -164,6 +165,10 @@ class Lifecycle:
             return now
         with self.database.begin() as tx:
             now = self.time(tx)
+            away = known is not None and known.was_away(now)
+            if known is not None and away and not self._was_away:
+                # Not for one gap after another: that is a slow sensor, and patience ends.
+                waits.extend(tx, known, now)
             if wanted and self.declared is not None:
                 done = definitions.register(tx, self.cluster, self.location, self.declared, now)
                 counts["registered"] += done.written
@@ -172,6 +177,7 @@ class Lifecycle:
                 self._tried_at = now if done.problem is not None else None
             definitions.ticked(tx, self.cluster, self.location, now, self.storage_id)
             counts["pruned"] += retention.prune(tx, now)
+        self._was_away = away
         return now
 
     def _look_at_due(self, counts: Counter[str]) -> None:

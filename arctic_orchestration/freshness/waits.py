@@ -7,9 +7,10 @@ import sqlalchemy as sa
 
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.decision import Decision
+from arctic_orchestration.freshness.definitions import RegisteredLocation
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
-from arctic_orchestration.state.freshness_tables import task_waits
+from arctic_orchestration.state.freshness_tables import is_live, task_submissions, task_waits
 
 
 def note(
@@ -61,3 +62,37 @@ def note(
     ]
     tx.execute(sa.insert(task_waits), rows)
     return True
+
+
+def extend(tx: sa.Connection, place: RegisteredLocation, now: datetime) -> None:
+    """Extends the deadlines of a location by the time in which it did not tick.
+
+    Called before any location is locked: submissions come first.
+
+    Args:
+        tx: the transaction.
+        place: its record, with its last tick.
+        now: the moment of its present tick.
+    """
+    since = place.ticked_at
+    if since is None:
+        return
+    col = task_submissions.c
+    query = sa.select(col.id, col.deadline_at, col.state_at).where(
+        col.cluster == place.cluster, col.location == place.location, is_live,
+        col.state == SubmissionState.WAITING.value, col.deadline_at.is_not(None),
+    )  # fmt: skip
+    # The last check, which wrote its state, may be later than the recorded tick.
+    extended = [
+        {"of": row.id, "until": row.deadline_at + (now - max(since, row.state_at))}
+        for row in tx.execute(query.order_by(col.id).with_for_update())
+    ]
+    if extended:
+        tx.execute(_EXTENDED, extended)
+
+
+_EXTENDED = (
+    sa.update(task_submissions)
+    .where(task_submissions.c.id == sa.bindparam("of"))
+    .values(deadline_at=sa.bindparam("until"))
+)

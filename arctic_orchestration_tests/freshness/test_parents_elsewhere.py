@@ -2,7 +2,10 @@
 
 from datetime import timedelta
 
+import pytest
+
 from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness import lifecycle
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import World, spec
 
@@ -137,6 +140,69 @@ def test_the_time_without_checks_is_no_part_of_the_patience(world: World) -> Non
         world.clock.passes(minutes=2)
     east.tick()
     assert world.state_of(submission) is SubmissionState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("recheck", "seconds", "ends_after"),
+    [
+        ("10s", 80, timedelta(seconds=23 * 80)),
+        ("2m", 120, timedelta(minutes=30)),
+        # The first gap may be an outage: patience ends half an hour after it.
+        ("2m", 190, timedelta(seconds=11 * 190)),
+        ("10s", 3600, timedelta(hours=2)),
+    ],
+)
+def test_slow_ticks_are_part_of_the_patience(
+    world: World, recheck: str, seconds: int, ends_after: timedelta
+) -> None:
+    """Each check is late, and the task fails nevertheless."""
+    east = world.place(spec("delays", ["flights"], recheck=recheck), cluster="east")
+    world.place(spec("flights"), cluster="west")
+    (submission,) = east.submit("delays")
+    for _ in range(50):
+        east.tick()
+        if world.state_of(submission).ended:
+            break
+        world.clock.passes(seconds=seconds)
+    assert world.state_of(submission) is SubmissionState.FAILED
+    assert world.clock.now - submission.submitted_at == ends_after
+
+
+def test_a_check_that_is_late_in_a_location_that_ticks_extends_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ticks had too much to do for 20 minutes."""
+    east = world.place(spec("delays", ["flights"]), cluster="east")
+    world.place(spec("flights"), cluster="west")
+    (submission,) = east.submit("delays")
+    east.tick()
+    with monkeypatch.context() as busy:
+        busy.setattr(lifecycle, "_TICK_SECONDS", -1)
+        for _ in range(40):
+            world.clock.passes(seconds=30)
+            east.tick()
+    east.tick()
+    deadline = submission.submitted_at + timedelta(minutes=30)
+    assert world.again(submission).deadline_at == deadline
+
+
+def test_each_outage_between_ticks_is_no_part_of_the_patience(world: World) -> None:
+    """With another process of the sensor after the second."""
+    east = world.place(spec("delays", ["flights"]), cluster="east")
+    world.place(spec("flights"), cluster="west")
+    (submission,) = east.submit("delays")
+    for outage in range(1, 4):
+        for _ in range(4):
+            east.tick()
+            world.clock.passes(seconds=31)
+        world.clock.passes(minutes=10)
+        if outage == 2:
+            east.deployed([spec("delays", ["flights"])])
+        east.tick()
+        # The last tick before the outage was half a minute before it began.
+        away = outage * timedelta(minutes=10, seconds=31)
+        deadline = submission.submitted_at + timedelta(minutes=30) + away
+        assert world.again(submission).deadline_at == deadline
 
 
 def test_recheck_and_patience_are_the_tasks(world: World) -> None:
