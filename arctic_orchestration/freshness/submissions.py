@@ -89,13 +89,11 @@ def submit(
         found = {name: found[name] for name in only}
     _require_place(found, location)
     named = frozenset(found)
-    if with_parents:
-        found = _with_parents(tx, found)
     now, new = time(tx), []
     seen = definitions.live_locations(tx, now)
-    chosen = {
-        name: _place_of(name, places, cluster, location, seen) for name, places in found.items()
-    }
+    chosen = _chosen(found, cluster, location, seen)
+    if with_parents:
+        _add_parents(tx, chosen, cluster, location, seen)
     needed = _needed_since([one.spec for one in chosen.values()], now)
     for name, one in chosen.items():
         is_named = name in named
@@ -296,20 +294,34 @@ def _named(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[Definition
     return ordered
 
 
-def _with_parents(
-    tx: sa.Connection, found: Mapping[str, list[Definition]]
-) -> dict[str, list[Definition]]:
-    """Returns these tasks and all of their ancestors that are tasks."""
-    whole, last = dict(found), dict(found)
+def _chosen(
+    found: Mapping[str, Sequence[Definition]],
+    cluster: str,
+    location: str | None,
+    seen: Collection[tuple[str, str]],
+) -> dict[str, Definition]:
+    """Returns the declaration of each task that is to run it."""
+    return {
+        name: _place_of(name, places, cluster, location, seen) for name, places in found.items()
+    }
+
+
+def _add_parents(
+    tx: sa.Connection,
+    chosen: dict[str, Definition],
+    cluster: str,
+    location: str | None,
+    seen: Collection[tuple[str, str]],
+) -> None:
+    """Adds all ancestors that are tasks, by the chosen declarations: others run other tasks."""
+    last = dict(chosen)
     while last:
-        parents = {
-            parent.name for places in last.values() for one in places for parent in one.spec.parents
-        }
-        last = {}
-        for one in definitions.definitions(tx, sorted(parents - set(whole))):
-            last.setdefault(one.spec.name, []).append(one)
-        whole.update(last)
-    return whole
+        parents = {parent.name for one in last.values() for parent in one.spec.parents}
+        found: dict[str, list[Definition]] = {}
+        for one in definitions.definitions(tx, sorted(parents - set(chosen))):
+            found.setdefault(one.spec.name, []).append(one)
+        last = _chosen(found, cluster, location, seen)
+        chosen.update(last)
 
 
 def _needed_since(specs: Iterable[TaskSpec], now: datetime) -> dict[str, datetime]:

@@ -246,6 +246,23 @@ def test_the_skip_list_ends_a_submission_and_has_a_history(world: World) -> None
     assert world.run_all() == ["flights"]
 
 
+@pytest.mark.parametrize(("location", "parents"), [("one", ["a1", "b1"]), ("two", ["a2"])])
+def test_the_parents_are_those_of_the_declaration_that_runs(
+    world: World, location: str, parents: list[str]
+) -> None:
+    """Another location declares the task, and one of its ancestors, with other parents."""
+    one = world.place(
+        spec("child", ["a1"]), spec("a1", ["b1"]), spec("b1"), location="one"
+    )  # fmt: skip
+    world.place(
+        spec("child", ["a2"]), spec("a1", ["b2"]), spec("a2"), spec("b2"), location="two"
+    )  # fmt: skip
+    submitted = one.submit("child", location=location, with_parents=True)
+    assert [(made.task, made.location) for made in submitted] == [
+        ("child", location), *((parent, location) for parent in parents)
+    ]  # fmt: skip
+
+
 def test_a_submission_of_yesterday_is_not_made_fresh_by_midnight(world: World) -> None:
     """What it required since is what it required when it was submitted."""
     east = world.place(spec("delays", ["flights"], patience="1d"), cluster="east")
