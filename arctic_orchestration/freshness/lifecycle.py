@@ -364,9 +364,9 @@ class Lifecycle:
             if not run_requests.has_some(tx, self.cluster, self.location):
                 return []
         with self.database.begin() as tx:
-            requests, gone = run_requests.hand_out(tx, self.cluster, self.location, self._outcomes)
-        for id in gone:
-            self.refuse(id, "its location does not declare it any more")
+            requests, bad = run_requests.hand_out(tx, self.cluster, self.location, self._outcomes)
+        for id, problem in bad.items():
+            self.refuse(id, problem)
         return requests
 
     def _wake(self, submission: Submission) -> None:

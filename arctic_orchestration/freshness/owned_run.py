@@ -78,11 +78,12 @@ class Running:
             raise Refused(problem)
 
     def history(self) -> list[dict[str, str]]:
-        """Returns the submission's steps so far, as JSON values; none without a database."""
+        """Returns the submission's steps so far, as JSON values; none if they cannot be read."""
         try:
             with self.database.read() as tx:
                 found = events_of(tx, submission=self.submission.id)
-        except DatabaseUnavailable as error:
+        except Exception as error:
+            # It only informs: the run goes on.
             _log.warning("the history of task %s is unknown: %s", self.submission.task, error)
             return []
         return [

@@ -10,6 +10,7 @@ from typing import Literal
 
 import sqlalchemy as sa
 
+from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.freshness import definitions, submissions
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.run_outcomes import Outcomes
@@ -46,20 +47,25 @@ def has_some(tx: sa.Connection, cluster: str, location: str) -> bool:
 
 def hand_out(
     tx: sa.Connection, cluster: str, location: str, outcomes: Outcomes
-) -> tuple[list[TaskRequest], list[str]]:
+) -> tuple[list[TaskRequest], dict[str, str]]:
     """Returns the requests of a location's acquired tasks whose run was not seen yet.
 
     Returns:
-        the requests, and the submissions of tasks that the location no longer declares.
+        the requests, and why other submissions can have none, by their ids.
     """
     given = {"cluster_": cluster, "location_": location}
     found = [Submission.from_row(row) for row in tx.execute(_TO_REQUEST, given).mappings()]
     requests: list[TaskRequest] = []
-    gone: list[str] = []
+    problems: dict[str, str] = {}
     for submission in found:
-        spec = definitions.spec_of(tx, submission.task, cluster, location)
+        try:
+            spec = definitions.spec_of(tx, submission.task, cluster, location)
+        except InvalidInput as error:
+            # Another version wrote it; the other tasks are still requested.
+            problems[submission.id] = f"this version cannot read its declaration: {error}"
+            continue
         if spec is None:
-            gone.append(submission.id)
+            problems[submission.id] = "its location does not declare it any more"
             continue
         if submission.next_check_at is None:
             # A value means that the run was requested.
@@ -68,7 +74,7 @@ def hand_out(
             outcomes.report(tx, submission, Step.REQUESTED, text, now, details)
             submissions.update(tx, submission.id, next_check_at=now)
         requests.append(_request(submission, spec))
-    return requests, gone
+    return requests, problems
 
 
 def _request(submission: Submission, spec: TaskSpec) -> TaskRequest:

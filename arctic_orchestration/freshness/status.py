@@ -48,6 +48,8 @@ class Step(StrEnum):
     CANCELED = "canceled"
     SKIP_SET = "skip_set"
     SKIP_LIFTED = "skip_lifted"
+    #: of another version of the package; its reason begins with its name
+    UNKNOWN = "unknown"
 
     @property
     def sentence(self) -> str:
@@ -77,6 +79,7 @@ _SENTENCES: Mapping[Step, str] = {
     Step.CANCELED: "Its run was canceled.",
     Step.SKIP_SET: "It was put on the skip list.",
     Step.SKIP_LIFTED: "It was taken off the skip list.",
+    Step.UNKNOWN: "Another version of the package recorded it.",
 }
 
 
@@ -286,10 +289,11 @@ def events_of(
 
 
 def _stored(row: Mapping[Any, Any]) -> StatusEvent:
+    known = row["step"] in _SENTENCES
     return StatusEvent(
         task=row["task"],
-        step=Step(row["step"]),
-        reason=row["reason"],
+        step=Step(row["step"]) if known else Step.UNKNOWN,
+        reason=row["reason"] if known else f"{row['step']}: {row['reason']}",
         at=row["at"],
         cluster=row["cluster"],
         location=row["location"],

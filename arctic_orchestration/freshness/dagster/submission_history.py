@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import dagster as dg
 
 from arctic_orchestration.dagster_internals import UnresolvedAssetJobDefinition
+from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.freshness.criteria import TaskSpec, age_in_words, need_in_words
 from arctic_orchestration.freshness.ended_submissions import (
     Ending,
@@ -130,16 +131,18 @@ class Histories:
             return unreported(tx, self.cluster, self.location, limit=_REPORTED_AT_ONCE)
 
     def _report(self, id: str, context: dg.SensorEvaluationContext) -> bool:
-        with self.database.read() as tx:
-            found = ending(tx, id)
-        if found is None:
-            return False
+        text = f"the end of submission {id} is reported later"
         try:
+            with self.database.read() as tx:
+                found = ending(tx, id)
+            if found is None:
+                return False
+            text = f"the end of submission {id} of {found.submission.task} is reported later"
             context.instance.report_runless_asset_event(self._observation(found))
+        except DatabaseUnavailable:
+            raise
         except Exception as error:
             # The others are still reported.
-            task = found.submission.task
-            text = f"the end of submission {id} of {task} is reported later"
             context.log.warning("%s: %s", text, error)
             _log.warning(text, exc_info=error)
             return False

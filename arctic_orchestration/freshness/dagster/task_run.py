@@ -9,6 +9,7 @@ The newest partition determines the freshness of a task: a run that a person sta
 partitions acquires and publishes nothing.
 """
 
+import logging
 import time as steady
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,7 +18,7 @@ from functools import cache
 
 import dagster as dg
 
-from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
+from arctic_orchestration.errors import LeaseLost, Refused
 from arctic_orchestration.freshness import ownership
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.dagster.fresh_parents import OwnedTask, Shown, newest_partition
@@ -36,6 +37,8 @@ from arctic_orchestration.state.dialect import database_time
 _PARENT_TAG = "dagster/parent_run_id"
 #: Dagster's: on a run that a sensor requested
 _RUN_KEY_TAG = "dagster/run_key"
+
+_log = logging.getLogger("arctic.freshness")
 
 Context = dg.AssetExecutionContext | dg.OpExecutionContext
 
@@ -218,11 +221,13 @@ def owned_step(context: Context) -> Iterator[OwnedTask]:
 
 
 def _history(database: Database, submission: str) -> list[str]:
-    """Returns the submission's steps so far, for the log of its run; none without a database."""
+    """Returns the submission's steps so far, for the log of its run; none: they are unreadable."""
     try:
         with database.read() as tx:
             found = events_of(tx, submission=submission)
-    except DatabaseUnavailable:
+    except Exception as error:
+        # It only informs: the run goes on.
+        _log.warning("the history of submission %s is unknown: %s", submission, error)
         return []
     return [f"{one.at.isoformat()} {one.step.value}: {one.reason}" for _, one in found]
 

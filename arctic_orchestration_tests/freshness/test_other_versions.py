@@ -1,0 +1,142 @@
+"""Rows that another version of the package wrote: they stop nothing but themselves."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.freshness import owned_run
+from arctic_orchestration.freshness.dagster import submission_history, task_run
+from arctic_orchestration.freshness.dagster.submission_history import Histories
+from arctic_orchestration.freshness.ended_submissions import Ending, ending
+from arctic_orchestration.freshness.status import Step, events_of
+from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.state.freshness_tables import task_definitions, task_events
+from arctic_orchestration_tests.freshness.imagined import World, spec
+
+
+def _verified(world: World, submission: Submission) -> None:
+    """A step of the next version."""
+    with world.state.begin() as tx:
+        tx.execute(sa.insert(task_events).values(
+            task=submission.task, submission=submission.id, cluster="east", location="lake",
+            at=world.clock.now, step="verified", reason="its rows were counted", details="{}",
+        ))  # fmt: skip
+
+
+def test_a_declaration_that_cannot_be_read_keeps_no_other_task_from_its_run(world: World) -> None:
+    """Its own submission is refused, and says why."""
+    east = world.place(spec("a"), spec("b"))
+    (a,) = east.submit("a")
+    # Dagster never heard of its request.
+    east.lifecycle.tick()
+    (b,) = east.submit("b")
+    with world.state.begin() as tx:
+        newer = '{"name": "a", "target": "a", "of_next_version": 1}'
+        update = sa.update(task_definitions).where(task_definitions.c.task == "a")
+        tx.execute(update.values(spec=newer))
+    assert [request.task for request in east.tick().requests] == ["b"]
+    assert world.state_of(b) is SubmissionState.ACQUIRED
+    refused = world.again(a)
+    assert refused.state is SubmissionState.FAILED
+    assert "cannot read its declaration: a.of_next_version: got 1" in refused.reason
+    assert world.row("a").owner is None
+
+
+def test_a_step_that_is_unknown_is_shown_with_its_name(world: World) -> None:
+    """As is everything around it."""
+    east = world.place(spec("a"))
+    (submission,) = east.submit("a")
+    _verified(world, submission)
+    with world.state.read() as tx:
+        steps = [(one.step, one.reason) for _, one in events_of(tx, submission=submission.id)]
+    assert steps == [
+        (Step.SUBMITTED, "submitted by ann"),
+        (Step.UNKNOWN, "verified: its rows were counted"),
+    ]
+
+
+def test_a_run_with_an_unknown_step_in_its_history_goes_on(world: World) -> None:
+    """The history only informs."""
+    east = world.place(spec("a"))
+    (submission,) = east.submit("a")
+    east.tick()
+    _verified(world, submission)
+    with ExitStack() as stack:
+        running = east.begin(east.waiting_runs()[0], stack)
+        assert "verified: its rows were counted" in [one["reason"] for one in running.history()]
+        assert len(task_run._history(world.state, submission.id)) == len(running.history())
+        running.publish()
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
+
+
+def test_a_run_whose_history_cannot_be_read_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the reason."""
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise ValueError("details")
+
+    east = world.place(spec("a"))
+    (submission,) = east.submit("a")
+    east.tick()
+    for module in (owned_run, task_run):
+        monkeypatch.setattr(module, "events_of", fails)
+    with ExitStack() as stack:
+        running = east.begin(east.waiting_runs()[0], stack)
+        assert running.history() == []
+        assert task_run._history(world.state, submission.id) == []
+        running.publish()
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
+
+
+def _ends(world: World) -> tuple[Histories, Submission, Submission]:
+    east = world.place(spec("a"), spec("b"))
+    (a,) = east.submit("a")
+    world.run_all()
+    world.clock.passes(seconds=1)
+    (b,) = east.submit("b")
+    world.run_all()
+    return Histories(database=world.state, cluster="east", location="lake", tasks={}), a, b
+
+
+def _context(report: Callable[[Any], None]) -> Any:
+    return SimpleNamespace(
+        log=SimpleNamespace(warning=lambda *_: None),
+        instance=SimpleNamespace(report_runless_asset_event=report),
+    )
+
+
+def test_an_end_with_an_unknown_step_is_reported(world: World) -> None:
+    """And the ends after it."""
+    histories, a, _ = _ends(world)
+    _verified(world, a)
+    reported: list[Any] = []
+    assert histories.report(_context(reported.append)) == 2
+    history = reported[0].metadata["history"].value
+    assert (history[-1]["step"], history[-1]["reason"]) == (
+        "unknown", "verified: its rows were counted"
+    )  # fmt: skip
+
+
+def test_an_end_that_cannot_be_read_keeps_no_other_one_from_being_reported(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is reported later."""
+    histories, a, b = _ends(world)
+
+    def read(tx: sa.Connection, id: str) -> Ending | None:
+        if id == a.id:
+            raise ValueError(id)
+        return ending(tx, id)
+
+    monkeypatch.setattr(submission_history, "ending", read)
+    reported: list[Any] = []
+    assert histories.report(_context(reported.append)) == 1
+    assert reported[0].metadata["submission"].value == b.id
+    monkeypatch.undo()
+    assert histories.report(_context(reported.append)) == 1
