@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Protocol
 
 import sqlalchemy as sa
@@ -96,21 +97,26 @@ def parents_of(
     names = [parent.name for parent in spec.parents]
     rows = ownership.rows_of(tx, names)
     declared = definitions.definitions(tx, names)
+    declared_by: dict[str, list[definitions.Definition]] = {}
+    for one in declared:
+        declared_by.setdefault(one.spec.name, []).append(one)
     live = submissions.live_of(tx, names)
-    others = sorted(set(names) - {one.spec.name for one in declared})
+    others = sorted(set(names) - set(declared_by))
     made = assets.materialized_at(others) if others else {}
     known = assets.known(others) if others else frozenset()
     place = (submission.cluster, submission.location)
-    strangers = {one.spec.name for one in declared} - {
+    strangers = set(declared_by) - {
         one.spec.name for one in declared if is_near(one, place, spec.batch)
     }
     together = _placed_together(tx, submission, sorted(strangers))
     # Only waiting submissions have rows of waits.
     waited = _waited_for(tx, submission.id) if submission.state is SubmissionState.WAITING else {}
     # If several places declare the parent, and none is ours: one that was seen lately.
-    crowded = len({one.spec.name for one in declared}) < len(declared)
+    crowded = len(declared_by) < len(declared)
     seen = definitions.live_locations(tx, submission.submitted_at) if crowded else frozenset()
 
+    # Many parents have few locations.
+    @cache
     def seen_at(cluster: str, location: str) -> datetime | None:
         if (cluster, location) == place:
             return None
@@ -119,7 +125,7 @@ def parents_of(
 
     def facts_of_parent(parent: Parent) -> ParentFacts:
         name = parent.name
-        places = [one for one in declared if one.spec.name == name]
+        places = declared_by.get(name, [])
         ours = _ours(places, place, spec.batch, seen, together.get(name))
         row = rows.get(name)
         before = waited.get(name)

@@ -1,10 +1,15 @@
 """Parents of every kind: what they make of the child that waits for them."""
 
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness import definitions, submission_facts
+from arctic_orchestration.freshness.definitions import Definition
 from arctic_orchestration.freshness.run_start import acquired_manually
 from arctic_orchestration.freshness.skip_list import skip
 from arctic_orchestration.freshness.status import Step
@@ -246,3 +251,67 @@ def test_a_parent_that_one_of_two_locations_skips_is_waited_for(world: World) ->
     assert world.state_of(late) is SubmissionState.WAITING
     west.submit("fleet")
     assert world.run_all() == ["fleet", "late"]
+
+
+@pytest.mark.parametrize("location", ["lake", "other"])
+def test_a_check_costs_in_proportion_to_the_parents(
+    world: World, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A constant number of statements, and each declaration is looked at a few times."""
+    costs = [_cost_of_a_check(world, location, parents, monkeypatch) for parents in (10, 40)]
+    assert costs[0][0] == costs[1][0]
+    assert costs[1][1] == 4 * costs[0][1]
+
+
+def _cost_of_a_check(
+    world: World, location: str, parents: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, int]:
+    """How many statements a check of a task takes, and how often it looks at a declaration."""
+    names = [f"of{parents}-{number}" for number in range(parents)]
+    child = spec(f"child{parents}", names)
+    made = [spec(name) for name in names]
+    east = world.place(child, *(made if location == "lake" else []))
+    if location != "lake":
+        world.place(*made, location=location)
+    submission, *_ = east.submit(child.name, with_parents=True)
+    statements, looks = 0, 0
+
+    def count_statement(*_: Any) -> None:
+        nonlocal statements
+        statements += 1
+
+    class Counted(Definition):
+        def __getattribute__(self, name: str) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().__getattribute__(name)
+
+    def counted(tx: sa.Connection, names: Sequence[str]) -> list[Counted]:
+        return [
+            Counted(cluster=one.cluster, location=one.location, spec=one.spec,
+                    declared_at=one.declared_at)
+            for one in definitions.definitions(tx, names)
+        ]  # fmt: skip
+
+    with world.state.read() as tx, monkeypatch.context() as watched:
+        sa.event.listen(tx, "before_cursor_execute", count_statement)
+        watched.setattr(
+            submission_facts, "definitions", _Replaced(definitions, definitions=counted)
+        )
+        facts = submission_facts.facts_of(
+            tx, submission, east.assets, world.clock.now, only_look=True
+        )
+    assert len(facts.parents) == parents
+    assert all(one.ours is not None for one in facts.parents)
+    return statements, looks
+
+
+class _Replaced:
+    """A module with other members."""
+
+    def __init__(self, module: Any, **members: Any) -> None:
+        self._module = module
+        self.__dict__.update(members)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
