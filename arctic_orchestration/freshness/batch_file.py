@@ -55,7 +55,7 @@ from arctic_orchestration.zones import ZoneName
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: What Dagster takes as names of jobs and groups.
 _DAGSTER_NAME = re.compile(r"[A-Za-z0-9_]+")
-_PART_OF_A_KEY = re.compile(r"[A-Za-z0-9_.-]+")
+_KEY = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*")
 _CALLABLE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 #: Iceberg's namespaces nest, and Dagster's keys have no dots.
@@ -68,34 +68,13 @@ _DURATION_LOOK = {
 }
 
 
-def _column_name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise ValueError("letters, digits and _, not beginning with a digit")
-    return value
+def _fitting(pattern: re.Pattern[str], expected: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise ValueError(expected)
+        return value
 
-
-def _batch_name(value: str) -> str:
-    if not _DAGSTER_NAME.fullmatch(value):
-        raise ValueError("letters, digits and _")
-    return value
-
-
-def _task_name(value: str) -> str:
-    if not all(_PART_OF_A_KEY.fullmatch(part) for part in value.split("/")):
-        raise ValueError("names of letters, digits, _, - and ., with slashes between them")
-    return value
-
-
-def _callable_name(value: str) -> str:
-    if not _CALLABLE.fullmatch(value):
-        raise ValueError("module:function, as in my_lake.reports:worst_routes")
-    return value
-
-
-def _table_name(value: str) -> str:
-    if not _TABLE.fullmatch(value):
-        raise ValueError("the name of a table with its namespace, as in nyc.flights")
-    return value
+    return AfterValidator(check)
 
 
 def _some_text(value: str) -> str:
@@ -120,11 +99,17 @@ def _skip_reason(value: object) -> object:
     raise ValueError("true, false, or the reason as text")
 
 
-_BatchName = Annotated[str, AfterValidator(_batch_name)]
-_ColumnName = Annotated[str, AfterValidator(_column_name)]
-_TaskName = Annotated[TaskName, AfterValidator(_task_name)]
-_Callable = Annotated[str, AfterValidator(_callable_name)]
-_Table = Annotated[str, AfterValidator(_table_name)]
+_BatchName = Annotated[str, _fitting(_DAGSTER_NAME, "letters, digits and _")]
+_ColumnName = Annotated[str, _fitting(_NAME, "letters, digits and _, not beginning with a digit")]
+_TaskName = Annotated[
+    TaskName, _fitting(_KEY, "names of letters, digits, _, - and ., with slashes between them")
+]
+_Callable = Annotated[
+    str, _fitting(_CALLABLE, "module:function, as in my_lake.reports:worst_routes")
+]
+_Table = Annotated[
+    str, _fitting(_TABLE, "the name of a table with its namespace, as in nyc.flights")
+]
 _Text = Annotated[str, AfterValidator(_some_text)]
 _Span = Annotated[PositiveDuration, WithJsonSchema(_DURATION_LOOK)]
 _Pause = Annotated[Duration, WithJsonSchema(_DURATION_LOOK)]
