@@ -27,7 +27,7 @@ from arctic_orchestration.compaction.views.documents import (
     table_document,
 )
 from arctic_orchestration.compaction.views.table_details import table_details
-from arctic_orchestration.compaction.views.tables import TableView, stored_table
+from arctic_orchestration.compaction.views.tables import TableView, stored_table, stored_tables
 from arctic_orchestration.compaction.views.task_documents import (
     CompactionTaskDocument,
     task_details,
@@ -81,7 +81,7 @@ def list_tables(
             (row for row in tables.all_tables(tx) if caller.admits(queue=row.queue)), key=place_of
         )
         rest = [row for row in rows if begin is None or place_of(row) > tuple(begin)]
-        seen = [stored_table(tx, row, now) for row in rest[:limit]]
+        seen = stored_tables(tx, rest[:limit], now)
     more = paging.cursor(*place_of(rest[limit - 1])) if len(rest) > limit else None
     return documents.CompactionTablePage(
         tables=[table_document(one, now) for one in seen], next_cursor=more

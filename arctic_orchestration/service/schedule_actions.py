@@ -22,6 +22,8 @@ from arctic_orchestration.service.service import Service, ServiceOfApp
 router = APIRouter(tags=["schedules"])
 Action = Literal["enable", "suspend"]
 _PAGE = 500
+#: schedules that one transaction changes: it keeps all other writers waiting
+_AT_ONCE = 100
 
 
 @router.post("/schedules/{name}/enable", responses={200: HAS_ETAG})
@@ -84,7 +86,8 @@ def act_on_schedules(
     """Enable or suspend all schedules that a filter matches.
 
     By default this only counts. With dry_run=false it needs at_most: if more match by then, nothing
-    is changed. Schedules that are already so are not counted.
+    is changed. Schedules that are already so are not counted. Schedules are changed a hundred at a
+    time.
     """
     status = ScheduleStatus.SUSPENDED if action == "enable" else ScheduleStatus.ENABLED
     matches_none = filters.status not in (None, status)
@@ -102,8 +105,9 @@ def act_on_schedules(
         return progress.result()
     for place in places:
         names = [name for where, name in matched if where is place]
-        if names:
-            _change_all(service, caller, action, place.name, names, progress)
+        for begin in range(0, len(names), _AT_ONCE):
+            chunk = names[begin : begin + _AT_ONCE]
+            _change_all(service, caller, action, place.name, chunk, progress)
     return progress.result()
 
 

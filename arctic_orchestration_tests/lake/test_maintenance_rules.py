@@ -171,6 +171,15 @@ def test_the_table_says_what_the_caller_does_not(
     assert default_keep_last(metadata) == count
 
 
+def test_snapshots_may_live_for_ever() -> None:
+    """By Java's largest number; less than nothing is refused."""
+    name = "history.expire.max-snapshot-age-ms"
+    forever = history(refs={}, properties={name: str(2**63 - 1)})
+    assert default_older_than(forever, NOW) == datetime.min.replace(tzinfo=UTC)
+    with pytest.raises(InvalidInput, match=f"{name}: got '-1', expected a number of milli"):
+        default_older_than(history(refs={}, properties={name: "-1"}), NOW)
+
+
 @pytest.mark.parametrize(
     ("key", "read"),
     [

@@ -13,6 +13,7 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.quantities import iso
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.service import schedule_actions
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs, locations, schedules
 from arctic_orchestration_tests.schedules.simulated import World
@@ -285,6 +286,27 @@ def test_all_suspended_in_a_span_are_enabled_again(api: MakeApi, world: MakeWorl
     assert names(client.get("/schedules?status=enabled")) == []
     assert client.post(action, params={**real, "at_most": "2"}).json()["changed"] == 2
     assert names(client.get("/schedules?status=enabled")) == ["a", "b"]
+
+
+def test_many_are_changed_a_few_at_a_time(
+    api: MakeApi, world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction of thousands would keep the dispatcher and all others waiting."""
+    world([schedule(name) for name in "abcde"])
+    sizes: list[int] = []
+    change_all = schedule_actions._change_all
+
+    def noted(*arguments: Any) -> None:
+        sizes.append(len(arguments[4]))
+        change_all(*arguments)
+
+    monkeypatch.setattr(schedule_actions, "_change_all", noted)
+    monkeypatch.setattr(schedule_actions, "_AT_ONCE", 2)
+    client = api()
+    params = {"dry_run": "false", "at_most": "5"}
+    assert client.post("/schedule-actions/suspend", params=params).json()["changed"] == 5
+    assert sizes == [2, 2, 1]
+    assert names(client.get("/schedules?status=enabled")) == []
 
 
 @pytest.mark.parametrize("media_type", ["application/json", "application/yaml", "text/yaml"])

@@ -83,12 +83,22 @@ def rest_files_of(
 
 def resting(tx: sa.Connection, table: str, now: datetime) -> dict[str, Rest]:
     """Returns the resting files of a table, by path."""
+    return resting_of(tx, [table], now).get(table, {})
+
+
+def resting_of(
+    tx: sa.Connection, names: Sequence[str], now: datetime
+) -> dict[str, dict[str, Rest]]:
+    """Returns the resting files of tables, by table and path."""
     col = compaction_rests.c
-    query = sa.select(compaction_rests).where(col.table_name == table, col.rests_until > now)
-    return {
-        row.path: Rest(path=row.path, rests=row.rests, until=row.rests_until, reason=row.reason)
-        for row in tx.execute(query)
-    }
+    query = sa.select(compaction_rests).where(
+        dialect.among(tx, col.table_name, names), col.rests_until > now
+    )
+    found: dict[str, dict[str, Rest]] = {}
+    for row in tx.execute(query):
+        rest = Rest(path=row.path, rests=row.rests, until=row.rests_until, reason=row.reason)
+        found.setdefault(row.table_name, {})[row.path] = rest
+    return found
 
 
 def has_rested(tx: sa.Connection, table: str, since: datetime, now: datetime) -> bool:

@@ -17,7 +17,12 @@ from arctic_orchestration.compaction.queue.task import WAITING, TaskState
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.quantities import counted, format_moment
-from arctic_orchestration.state.compaction_tables import compaction_tasks, is_live
+from arctic_orchestration.state import dialect
+from arctic_orchestration.state.compaction_tables import (
+    compaction_records,
+    compaction_tasks,
+    is_live,
+)
 
 if TYPE_CHECKING:
     from arctic_orchestration.lake.manifests import TableNumbers
@@ -114,13 +119,54 @@ def table_view(
         tasks=_live_tasks(tx, name),
         committed_at=last[0].at if last else None,
         enabled=enabled,
-        resting=sorted(resting.values(), key=lambda one: (one.until, one.path)),
+        resting=_earliest_first(resting),
     )
 
 
 def stored_table(tx: sa.Connection, row: CompactionTable, now: datetime) -> TableView:
     """Returns the view of a table by the state database alone."""
-    return table_view(tx, row.name, now, enabled=row.refused != DISABLED)
+    (found,) = stored_tables(tx, [row], now)
+    return found
+
+
+def stored_tables(
+    tx: sa.Connection, rows: Sequence[CompactionTable], now: datetime
+) -> list[TableView]:
+    """Returns the views of tables by the state database alone; three statements for all of them."""
+    names = [row.name for row in rows]
+    task, record = compaction_tasks.c, compaction_records.c
+    live: dict[str, dict[TaskState, int]] = defaultdict(dict)
+    counts = (
+        sa.select(task.table_name, task.state, sa.func.count())
+        .where(dialect.among(tx, task.table_name, names), is_live)
+        .group_by(task.table_name, task.state)
+    )
+    for name, state, count in tx.execute(counts):
+        live[name][TaskState(state)] = count
+    last = (
+        sa.select(record.table_name, sa.func.max(record.at).label("at"))
+        .where(dialect.among(tx, record.table_name, names))
+        .group_by(record.table_name)
+    )
+    committed = {row.table_name: row.at for row in tx.execute(last)}
+    resting = backoff.resting_of(tx, names, now)
+    return [
+        TableView(
+            name=row.name,
+            numbers=None,
+            trouble=None,
+            row=row,
+            tasks=live.get(row.name, {}),
+            committed_at=committed.get(row.name),
+            enabled=row.refused != DISABLED,
+            resting=_earliest_first(resting.get(row.name, {})),
+        )
+        for row in rows
+    ]
+
+
+def _earliest_first(resting: Mapping[str, Rest]) -> list[Rest]:
+    return sorted(resting.values(), key=lambda one: (one.until, one.path))
 
 
 def _live_tasks(tx: sa.Connection, name: str) -> dict[TaskState, int]:

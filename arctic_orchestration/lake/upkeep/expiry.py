@@ -13,13 +13,14 @@ They are the rules of Iceberg's own ``expire_snapshots``:
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
+from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.lake.snapshot_history import ancestors
 from arctic_orchestration.lake.table_properties import int_property
 
@@ -35,13 +36,21 @@ class Expiry:
 
 
 def default_older_than(metadata: TableMetadata, now: datetime) -> datetime:
-    """Returns ``now`` less the table's ``history.expire.max-snapshot-age-ms`` (five days)."""
-    age = int_property(
-        metadata.properties,
-        TableProperties.MAX_SNAPSHOT_AGE_MS,
-        TableProperties.MAX_SNAPSHOT_AGE_MS_DEFAULT,
-    )
-    return now - timedelta(milliseconds=age or 0)
+    """Returns ``now`` less the table's ``history.expire.max-snapshot-age-ms`` (five days).
+
+    Errors:
+        InvalidInput: the property is negative.
+    """
+    name = TableProperties.MAX_SNAPSHOT_AGE_MS
+    default = TableProperties.MAX_SNAPSHOT_AGE_MS_DEFAULT
+    age = int_property(metadata.properties, name, default) or 0
+    if age < 0:
+        raise InvalidInput(name, str(age), "a number of milliseconds, 0 or more")
+    try:
+        return now - timedelta(milliseconds=age)
+    except OverflowError:
+        # The largest number of Java means never.
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def default_keep_last(metadata: TableMetadata) -> int:

@@ -5,7 +5,8 @@ the same rights share what is rendered. The poller asks the database with one st
 something has changed, and then renders the open pages, the longest unchanged first. Its statements
 are paced: at most ``BURST`` at once, and one a second over time; those to Dagster's storage count,
 too, and a second of rendering counts as 20. So many pages, or a database that changes all the time,
-make pages older and not the database slower.
+make pages older and not the database slower. What a page costs beyond ``BURST`` delays that page
+alone, by five minutes at most, and a page that is not rendered in time is left until it is.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from arctic_orchestration.service.pages.changes import fingerprint
-from arctic_orchestration.service.problems import problem_of
+from arctic_orchestration.service.problems import answer, problem_of
 from arctic_orchestration.state.database import Database
 
 Render = Callable[[Request], Awaitable[Response]]
@@ -39,6 +40,10 @@ _POLL_SECONDS = 2.0
 _OLDEST_SECONDS = 60.0
 #: a viewer that takes nothing for so long has gone
 _SEND_SECONDS = 30.0
+#: a page that takes longer says so, and the others go on
+_RENDER_SECONDS = 20.0
+#: how long the cost of a page may delay it
+_LONGEST_REST_SECONDS = 300.0
 #: what a first rendering is expected to cost
 _STATEMENTS = 20
 #: what a second of rendering counts as, such as that of a run queue with many runs
@@ -61,6 +66,16 @@ class _OpenPage:
     html: str
     rendered_at: float
     cost: int = _STATEMENTS
+    #: whether something has changed since
+    is_behind: bool = False
+    #: not rendered before this moment
+    due_at: float = 0.0
+    #: a rendering that took too long, and goes on
+    rendering: asyncio.Task[None] | None = None
+
+    def is_due(self, now: float) -> bool:
+        rests = self.due_at > now or (self.rendering is not None and not self.rendering.done())
+        return self.is_behind and not rests
 
 
 class LivePages:
@@ -82,11 +97,11 @@ class LivePages:
             ArcticError: the caller may not see it, or it does not exist.
         """
         # Each viewer is authorized: others may see more.
-        answer = await render(request)
-        if answer.status_code != HTTPStatus.OK:
-            return answer
+        made = await render(request)
+        if made.status_code != HTTPStatus.OK:
+            return made
         now = time.monotonic()
-        page = _OpenPage(request=request, render=render, html=_text(answer), rendered_at=now)
+        page = _OpenPage(request=request, render=render, html=_text(made), rendered_at=now)
         return EventSourceResponse(self._changes(_key(request), page), send_timeout=_SEND_SECONDS)
 
     async def _changes(
@@ -116,20 +131,23 @@ class LivePages:
             with _counted() as executed:
                 found = await self._check()
             allowance.spend(len(executed))
-            oldest = time.monotonic() - _OLDEST_SECONDS
+            now = time.monotonic()
             changed = found is None or found != known
             known = found
-            due = [page for page in self._pages.values() if changed or page.rendered_at < oldest]
+            for page in self._pages.values():
+                page.is_behind |= changed or page.rendered_at < now - _OLDEST_SECONDS
+            due = [page for page in self._pages.values() if page.is_due(now)]
             for page in sorted(due, key=lambda one: one.rendered_at):
                 await allowance.reaches(page.cost)
                 if page.viewers:
                     began_at = time.monotonic()
                     with _counted() as executed:
-                        await _refresh(page)
-                    seconds = time.monotonic() - began_at
-                    cost = max(len(executed), int(seconds * _STATEMENTS_A_SECOND))
-                    allowance.spend(cost)
+                        await _refresh_in_time(page)
+                    now = time.monotonic()
+                    cost = max(len(executed), int((now - began_at) * _STATEMENTS_A_SECOND))
                     page.cost = min(cost, int(BURST))
+                    page.due_at = now + min((cost - page.cost) / RATE, _LONGEST_REST_SECONDS)
+                    allowance.spend(page.cost)
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _check(self) -> tuple[Any, ...] | None:
@@ -165,13 +183,25 @@ class _Allowance:
             await asyncio.sleep((statements - self._left) / RATE)
 
 
+async def _refresh_in_time(page: _OpenPage) -> None:
+    page.rendering = asyncio.create_task(_refresh(page))
+    _, late = await asyncio.wait([page.rendering], timeout=_RENDER_SECONDS)
+    if late:
+        detail = f"This page takes longer than {_RENDER_SECONDS:g} s. It comes when it is made."
+        _show(page, answer(page.request, HTTPStatus.SERVICE_UNAVAILABLE, detail))
+
+
 async def _refresh(page: _OpenPage) -> None:
-    page.rendered_at = time.monotonic()
+    page.rendered_at, page.is_behind = time.monotonic(), False
     try:
-        answer = await page.render(page.request)
+        made = await page.render(page.request)
     except Exception as error:
-        answer = await problem_of(page.request, error)
-    text = _text(answer)
+        made = await problem_of(page.request, error)
+    _show(page, made)
+
+
+def _show(page: _OpenPage, made: Response) -> None:
+    text = _text(made)
     if text != page.html:
         page.html = text
         for viewer in page.viewers:
