@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from arctic_orchestration.notifications.channels import Channel, Limit
 from arctic_orchestration.notifications.messages import Message, Sender, messages_of
-from arctic_orchestration.notifications.outbox import StoredNotice
+from arctic_orchestration.notifications.outbox import Failure, StoredNotice
 from arctic_orchestration.quantities import format_duration
 
 #: the clocks of hosts differ by less
@@ -101,10 +101,21 @@ class Outlet:
         self._sent = SentMessages(channel.limit, before)
         self._last: Delivery | None = None
 
-    def wanted(self, notices: Sequence[StoredNotice]) -> list[StoredNotice]:
-        """Returns the notices that the channel wants and has not sent."""
+    def wanted(self, notices: Sequence[StoredNotice], now: datetime) -> list[StoredNotice]:
+        """Returns the notices that the channel wants, has not sent, and may try now."""
         name = self.channel.name
-        return [n for n in notices if self.channel.wants(n) and name not in n.sent_to]
+        return [
+            notice
+            for notice in notices
+            if self.channel.wants(notice)
+            and name not in notice.sent_to
+            and self._may_try(notice.failures.get(name), now)
+        ]
+
+    @staticmethod
+    def _may_try(failure: Failure | None, now: datetime) -> bool:
+        # Another channel's moment may be earlier than the retry of this one.
+        return failure is None or (failure.retry_at is not None and failure.retry_at <= now)
 
     def begin(
         self, wanted: Sequence[StoredNotice], place: str, now: datetime

@@ -3,7 +3,7 @@
 A daemon thread of the process wakes after each tick. It claims due notices in one short
 transaction. Then each channel sends in a thread of its own, so that a hanging channel delays
 neither the engine nor the others. Another transaction records the results. A channel that failed
-gets its notices again, the others do not.
+or waits for its limit gets its notices again, the others do not.
 """
 
 import logging
@@ -146,7 +146,7 @@ class Notifier:
         place = f"{self._cluster}/{self._location}"
         begun: dict[str, Delivery | SendResult] = {}
         for outlet in self._outlets:
-            wanted = outlet.wanted(claimed)
+            wanted = outlet.wanted(claimed, now)
             if wanted:
                 begun[outlet.channel.name] = outlet.begin(wanted, place, now)
         give_up_at = time.monotonic() + self._patience.total_seconds()
@@ -161,6 +161,7 @@ class Notifier:
         self, claimed: Sequence[StoredNotice], outcomes: dict[str, SendResult], now: datetime
     ) -> int:
         sent_to = {notice.id: dict(notice.sent_to) for notice in claimed}
+        failures = {notice.id: dict(notice.failures) for notice in claimed}
         problems: dict[int, list[str]] = defaultdict(list)
         postponed_until: dict[int, datetime] = {}
         for name, outcome in outcomes.items():
@@ -169,21 +170,34 @@ class Notifier:
             for notice in outcome.counted:
                 sent_to[notice.id][name] = None
             for notice, problem in outcome.failed:
+                failure = failures[notice.id][name] = notice.after_failure(name, now)
                 problems[notice.id].append(f"{name}: {problem}")
+                if failure.retry_at is None:
+                    _log.warning("notice %s is given up: %s: %s", notice.id, name, problem)
             for notice, at in outcome.postponed:
                 postponed_until[notice.id] = min(at, postponed_until.get(notice.id, at))
-        left = problems.keys() | postponed_until.keys()
-        done = {id: channels for id, channels in sent_to.items() if id not in left}
+        names = {outlet.channel.name for outlet in self._outlets}
+        done = {}
         with self._database.begin() as tx:
-            outbox.sent(tx, done)
             for notice in claimed:
                 channels = sent_to[notice.id]
-                if notice.id in problems:
-                    problem = "; ".join(problems[notice.id])
-                    if not outbox.failed(tx, notice, channels, problem, now):
-                        _log.warning("notice %s is given up: %s", notice.id, problem)
-                elif notice.id in postponed_until:
-                    outbox.postponed(tx, notice, channels, postponed_until[notice.id])
+                left = {
+                    name: failure
+                    for name, failure in failures[notice.id].items()
+                    if name not in channels
+                }
+                # No notice waits for a channel that was removed from the file.
+                waiting = [failure for name, failure in left.items() if name in names]
+                # A retry that was due and met the channel's limit waits for that.
+                moments = [one.retry_at for one in waiting if one.retry_at and one.retry_at > now]
+                if notice.id in postponed_until:
+                    moments.append(postponed_until[notice.id])
+                if not waiting and not moments:
+                    done[notice.id] = channels
+                    continue
+                errors = "; ".join(problems[notice.id]) or None
+                outbox.unsent(tx, notice, channels, left, min(moments, default=None), errors)
+            outbox.sent(tx, done)
         return len(done)
 
     def _configure(self, tx: sa.Connection, location_id: int, now: datetime) -> None:

@@ -5,12 +5,14 @@ A sender claims it first: a short transaction of its own moves its ``send_at`` i
 which is a lease. If the sender dies, the next one sends the notice after the lease; a notice is
 therefore sent at least once, and twice only after such a death.
 
-A notice that could not be sent is retried after 1, 5, 30 minutes and 2 hours, and then given up. A
+A notice that a channel could not send is retried there after 1, 5, 30 minutes and 2 hours, and then
+given up for this channel. Each channel has attempts of its own: a dead one takes none of another. A
 notice that was not sent for a day is given up too: a channel that is configured today does not
 begin with the news of last week.
 """
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +28,7 @@ from arctic_orchestration.state.tables import locations, notices
 KEEP = timedelta(days=30)
 #: how long a claimed notice belongs to its sender
 LEASE = timedelta(minutes=5)
-#: the wait after each failed attempt; after the last the notice is given up
+#: the wait after each failed attempt of a channel; after the last it is given up for the channel
 WAITS = (
     timedelta(minutes=1),
     timedelta(minutes=5),
@@ -36,6 +38,9 @@ WAITS = (
 ATTEMPTS = len(WAITS) + 1
 _STALE_AFTER = timedelta(days=1)
 _PRUNED_AT_ONCE = 500
+#: A failure beside the channels that have the notice; no name of a channel has a space. Earlier
+#: versions read it as a channel that they do not have.
+_FAILURE = re.compile(r"(\S+) failed ([0-9]+)")
 
 
 class Notice(StrEnum):
@@ -77,6 +82,15 @@ SentTo = Mapping[str, datetime | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """The failed attempts of a channel to send a notice."""
+
+    attempts: int
+    #: None: they are used up
+    retry_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StoredNotice:
     """A row of ``arctic_notices``."""
 
@@ -87,10 +101,19 @@ class StoredNotice:
     reason: str
     job_id: str | None
     tags: Mapping[str, str]
-    #: failed attempts
+    #: failed attempts, of the channel with the most
     attempts: int
     #: the channels that have it already
     sent_to: "SentTo"
+    #: of the channels that failed and do not have it, by name
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+
+    def after_failure(self, channel: str, now: datetime) -> Failure:
+        """Returns the failures of a channel that has failed once more."""
+        before = self.failures.get(channel)
+        attempts = before.attempts + 1 if before else 1
+        retry_at = now + WAITS[attempts - 1] if attempts < ATTEMPTS else None
+        return Failure(attempts=attempts, retry_at=retry_at)
 
 
 def write(tx: sa.Connection, location_id: int, news: Sequence[News], now: datetime) -> None:
@@ -187,26 +210,30 @@ def sent(tx: sa.Connection, done: Mapping[int, SentTo]) -> None:
         tx.execute(statement, [{"of": id, "to": _as_text(names)} for id, names in done.items()])
 
 
-def failed(
-    tx: sa.Connection, notice: StoredNotice, sent_to: SentTo, problem: str, now: datetime
-) -> bool:
-    """Records that a channel failed; returns whether the notice is retried."""
-    attempts = notice.attempts + 1
-    retry_at = now + WAITS[attempts - 1] if attempts < ATTEMPTS else None
+def unsent(
+    tx: sa.Connection,
+    notice: StoredNotice,
+    sent_to: SentTo,
+    failures: Mapping[str, Failure],
+    send_at: datetime | None,
+    problem: str | None,
+) -> None:
+    """Records that not all channels have a notice.
+
+    Args:
+        tx: the transaction.
+        notice: as it was claimed.
+        sent_to: the channels that have it.
+        failures: of the channels that do not.
+        send_at: the next moment for any of them; None: it is given up.
+        problem: the errors of this attempt; None: there were none, and earlier ones stay.
+    """
+    attempts = max([notice.attempts, *(failure.attempts for failure in failures.values())])
+    values: dict[str, object] = {"problem": problem} if problem is not None else {}
     tx.execute(
         sa.update(notices)
         .where(notices.c.id == notice.id)
-        .values(attempts=attempts, send_at=retry_at, sent_to=_as_text(sent_to), problem=problem)
-    )
-    return retry_at is not None
-
-
-def postponed(tx: sa.Connection, notice: StoredNotice, sent_to: SentTo, send_at: datetime) -> None:
-    """Puts a notice back that a channel was not sent yet; no attempt is counted."""
-    tx.execute(
-        sa.update(notices)
-        .where(notices.c.id == notice.id)
-        .values(send_at=send_at, sent_to=_as_text(sent_to))
+        .values(attempts=attempts, send_at=send_at, sent_to=_as_text(sent_to, failures), **values)
     )
 
 
@@ -222,7 +249,7 @@ def messages_since(
     )
     found: dict[str, list[datetime]] = defaultdict(list)
     for text in tx.execute(query).scalars():
-        for name, at in _sent_to(text).items():
+        for name, at in _sent_to(text)[0].items():
             if at is not None and at > since:
                 found[name].append(at)
     return {name: sorted(moments) for name, moments in found.items()}
@@ -254,6 +281,7 @@ def _could_not_be_sent_in_time() -> sa.ColumnElement[str]:
 
 
 def _stored(row: sa.RowMapping) -> StoredNotice:
+    sent_to, failures = _sent_to(row["sent_to"])
     return StoredNotice(
         id=row["id"],
         at=row["at"],
@@ -263,13 +291,26 @@ def _stored(row: sa.RowMapping) -> StoredNotice:
         job_id=row["job_id"],
         tags=json.loads(row["tags"]),
         attempts=row["attempts"],
-        sent_to=_sent_to(row["sent_to"]),
+        sent_to=sent_to,
+        failures=failures,
     )
 
 
-def _as_text(sent_to: SentTo) -> str:
-    return json.dumps({name: at and at.isoformat() for name, at in sorted(sent_to.items())})
+def _as_text(sent_to: SentTo, failures: Mapping[str, Failure] | None = None) -> str:
+    moments = dict(sent_to)
+    for name, failure in (failures or {}).items():
+        moments[f"{name} failed {failure.attempts}"] = failure.retry_at
+    return json.dumps({name: at and at.isoformat() for name, at in sorted(moments.items())})
 
 
-def _sent_to(text: str) -> dict[str, datetime | None]:
-    return {name: at and datetime.fromisoformat(at) for name, at in json.loads(text).items()}
+def _sent_to(text: str) -> tuple[dict[str, datetime | None], dict[str, Failure]]:
+    """Returns the channels that have a notice, and the failures of others."""
+    sent_to: dict[str, datetime | None] = {}
+    failures: dict[str, Failure] = {}
+    for name, written in json.loads(text).items():
+        at = written and datetime.fromisoformat(written)
+        if failed := _FAILURE.fullmatch(name):
+            failures[failed[1]] = Failure(attempts=int(failed[2]), retry_at=at)
+        else:
+            sent_to[name] = at
+    return sent_to, failures

@@ -336,6 +336,7 @@ notices = sa.Table(
     # Null: it was sent, or given up.
     sa.Column("send_at", UtcTime),
     # The channels that have it, with the moment; null: a message of another notice counted it.
+    # And those that failed, as "NAME failed ATTEMPTS", with the moment of the retry; null: none.
     sa.Column("sent_to", sa.Text, nullable=False, server_default="{}"),
     sa.Column("problem", EscapedText),
     sa.Index(None, "location_id", "send_at"),
