@@ -21,8 +21,8 @@ from typing import Any
 from pydantic import Field, PrivateAttr, field_validator
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
-from arctic_orchestration.notifications.outbox import Notice, StoredNotice
-from arctic_orchestration.quantities import Duration
+from arctic_orchestration.notifications.outbox import LONGEST_LIMIT, Notice, StoredNotice
+from arctic_orchestration.quantities import Duration, format_duration
 from arctic_orchestration.specification import Specification
 from arctic_orchestration.yaml_file import load
 
@@ -41,6 +41,9 @@ class Limit(Specification):
     def _some_time(cls, value: timedelta) -> timedelta:
         if not value:
             raise ValueError("a duration above zero")
+        if value > LONGEST_LIMIT:
+            # Notices that wait longer would be dropped.
+            raise ValueError(f"a duration of at most {format_duration(LONGEST_LIMIT)}")
         return value
 
 

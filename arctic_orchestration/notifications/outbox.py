@@ -7,8 +7,8 @@ therefore sent at least once, and twice only after such a death.
 
 A notice that a channel could not send is retried there after 1, 5, 30 minutes and 2 hours, and then
 given up for this channel. Each channel has attempts of its own: a dead one takes none of another. A
-notice that was not sent for a day is given up too: a channel that is configured today does not
-begin with the news of last week.
+notice that was not sent for a day after it was due is given up too: a channel that is configured
+today does not begin with the news of last week. While a limit holds it back, it is not due.
 """
 
 import json
@@ -36,7 +36,11 @@ WAITS = (
     timedelta(hours=2),
 )
 ATTEMPTS = len(WAITS) + 1
+#: how long a limit may hold a notice back
+LONGEST_LIMIT = timedelta(days=1)
 _STALE_AFTER = timedelta(days=1)
+#: no older notice is sent, so that reading the sent messages has an end
+_OLDEST = LONGEST_LIMIT + _STALE_AFTER
 _PRUNED_AT_ONCE = 500
 #: A failure beside the channels that have the notice; no name of a channel has a space. Earlier
 #: versions read it as a channel that they do not have.
@@ -179,7 +183,7 @@ def claim(
     tx: sa.Connection, location_id: int, now: datetime, limit: int, lease: timedelta = LEASE
 ) -> list[StoredNotice]:
     """Claims the oldest due notices, which no other sender gets while the lease lasts."""
-    stale = notices.c.at < now - _STALE_AFTER
+    stale = sa.or_(notices.c.send_at < now - _STALE_AFTER, notices.c.at < now - _OLDEST)
     tx.execute(
         sa.update(notices)
         .where(*_due(location_id, now), stale)
@@ -244,7 +248,7 @@ def messages_since(
     query = sa.select(notices.c.sent_to).where(
         notices.c.location_id == location_id,
         # No notice is sent later than that.
-        notices.c.at > since - _STALE_AFTER - LEASE,
+        notices.c.at > since - _OLDEST - LEASE,
         notices.c.sent_to != "{}",
     )
     found: dict[str, list[datetime]] = defaultdict(list)

@@ -59,6 +59,12 @@ from arctic_orchestration_tests.schedules.notifications.post import HOUR
             "0s",
             "a duration above zero",
         ),
+        (
+            "channels: [{url: 'json://a', limit: {per: 25h}}]",
+            "channels[0].limit.per",
+            "25h",
+            "a duration of at most 1d",
+        ),
         ("channels: [{url: 'json://a', to: ops}]", "channels[0].to", "ops", "no such field"),
         (
             "channels: [{url: 'json://u:secret@h'}, {url: 'json://u:secret@h'}]",

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,6 +152,44 @@ def test_a_kind_of_a_later_version_waits_and_stops_no_other_notice(
     assert post.send(0) == 1
     assert post.boxes["a"].names == ["s2"]
     assert rows() == [(0, at(0), None), (0, None, None)]
+
+
+def test_a_notice_that_a_limit_of_a_day_holds_back_is_not_too_old(
+    post: Post,
+    write: Callable[..., None],
+    rows: Callable[[], list[Any]],
+    database: Database,
+    tmp_path: Path,
+) -> None:
+    """The tick after the opening may be late, and what is sent then counts for the limit."""
+    post.channels({"url": "json://a", "limit": {"count": 1, "per": "1d"}})
+    write(news(1))
+    post.send(0)
+    write(news(2), news(3), second=2)
+    assert post.send(5) == 0
+    assert post.send(87_100) == 2, "the limit opened at 86,400"
+    (_, message) = post.boxes["a"].messages
+    assert [notice.schedule for notice in message.notices] == ["s2", "s3"]
+    write(news(4), second=173_400)
+    next_process = Post(database, tmp_path, patience=timedelta(seconds=30))
+    assert next_process.send(173_400) == 0
+    assert rows()[3] == (0, at(173_500), None)
+
+
+def test_a_notice_that_is_held_back_after_an_outage_gets_too_old(
+    post: Post, write: Callable[..., None], rows: Callable[[], list[Any]]
+) -> None:
+    """Two days after its cause, although its limit opened later than a day ago."""
+    post.channels({"url": "json://a", "limit": {"count": 1, "per": "1d"}})
+    write(news(1), second=72_000)
+    post.send(72_000)
+    write(news(2), second=1)
+    write(news(3), second=72_001)
+    assert post.send(72_001) == 0
+    assert [row[1] for row in rows()[1:]] == [at(158_400)] * 2
+    assert post.send(172_802) == 1
+    assert post.boxes["a"].names == ["s1", "s3"]
+    assert rows()[1] == (0, None, "not sent within 1 day")
 
 
 def test_old_notices_are_deleted_whether_they_were_sent_or_not(
