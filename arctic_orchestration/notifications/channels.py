@@ -111,36 +111,71 @@ def read_channels(path: Path, environment: Mapping[str, str] | None = None) -> t
         InvalidInput: there is no such file, or it is no YAML.
         InvalidDefinition: names each field, without the secrets of URLs.
     """
-    import apprise
-
-    environment = os.environ if environment is None else environment
-    form = _form(path)
-    try:
-        written = Channels.parse(form)
-    except InvalidDefinition as error:
-        raise InvalidDefinition([_without_secrets(one) for one in error.problems]) from None
-    found: list[Channel] = []
-    problems: list[InvalidInput] = []
-    for index, channel in enumerate(written.channels):
-        field = f"channels[{index}].url"
-        try:
-            addressed = channel.addressed(environment)
-        except InvalidInput as error:
-            problems.append(InvalidInput(field, error.value, error.expected))
-            continue
-        if apprise.Apprise.instantiate(addressed.address) is None:
-            shown = f"{scheme(channel.url)}://…"
-            problems.append(InvalidInput(field, shown, "a URL that apprise knows"))
-        elif channel.name in {other.name for other in found}:
-            shown = f"{scheme(channel.url)}://…"
-            problems.append(InvalidInput(field, shown, "a channel that is not listed twice"))
-        found.append(addressed)
+    channels, problems = valid_channels(path, environment)
     if problems:
         raise InvalidDefinition(problems)
-    return tuple(found)
+    return channels
 
 
-def _form(path: Path) -> object:
+def valid_channels(
+    path: Path, environment: Mapping[str, str] | None = None
+) -> tuple[tuple[Channel, ...], list[InvalidInput]]:
+    """Returns the valid channels of the file, and the problems of the others.
+
+    Errors:
+        InvalidInput: there is no such file, or it is no YAML.
+        InvalidDefinition: it is no list of channels.
+    """
+    environment = os.environ if environment is None else environment
+    found: dict[str, Channel] = {}
+    problems: list[InvalidInput] = []
+    for index, form in enumerate(_forms(path)):
+        field = f"channels[{index}]"
+        try:
+            channel = _channel(form, field, environment)
+            if channel.name in found:
+                shown = f"{scheme(channel.url)}://…"
+                raise InvalidInput(f"{field}.url", shown, "a channel that is not listed twice")
+            found[channel.name] = channel
+        except InvalidDefinition as error:
+            problems += map(_without_secrets, error.problems)
+        except InvalidInput as error:
+            problems.append(error)
+    return tuple(found.values()), problems
+
+
+def _forms(path: Path) -> list[object]:
+    """Returns the form of each channel; the rest of the file is valid.
+
+    Errors:
+        InvalidInput: there is no such file, or it is no YAML.
+        InvalidDefinition: it is no list of channels.
+    """
+    form = _form(path)
+    found = form.get("channels")
+    forms = found if isinstance(found, list) else []
+    try:
+        Channels.parse({**form, "channels": []} if forms else form)
+    except InvalidDefinition as error:
+        raise InvalidDefinition([_without_secrets(one) for one in error.problems]) from None
+    return forms
+
+
+def _channel(form: object, field: str, environment: Mapping[str, str]) -> Channel:
+    import apprise
+
+    channel = Channel.parse(form, field=field)
+    try:
+        channel = channel.addressed(environment)
+    except InvalidInput as error:
+        raise InvalidInput(f"{field}.url", error.value, error.expected) from None
+    if apprise.Apprise.instantiate(channel.address) is None:
+        shown = f"{scheme(channel.url)}://…"
+        raise InvalidInput(f"{field}.url", shown, "a URL that apprise knows")
+    return channel
+
+
+def _form(path: Path) -> Mapping[str, object]:
     """Returns the content of the file; errors leave out the reader's quotes, which may be secrets.
 
     Errors:

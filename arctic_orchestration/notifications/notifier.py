@@ -17,10 +17,10 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.notifications import outbox
 from arctic_orchestration.notifications.channel_worker import Delivery, Outlet, SendResult
-from arctic_orchestration.notifications.channels import Channel, read_channels
+from arctic_orchestration.notifications.channels import Channel, valid_channels
 from arctic_orchestration.notifications.messages import AppriseSender, Sender
 from arctic_orchestration.notifications.outbox import StoredNotice
 from arctic_orchestration.state.database import Database
@@ -60,8 +60,8 @@ class Notifier:
     """Sends the notices of one code location.
 
     Args:
-        path: the YAML file of channels; read again when it changes. An invalid file stops
-            nothing: :attr:`problem` has its errors, and notices wait for a valid one.
+        path: the YAML file of channels; read again when it changes. An invalid channel is left
+            out, and stops nothing: :attr:`problem` has its errors. Notices wait for a valid one.
         clock: gives the time at which the background thread sends.
         reach: makes the sender of a channel.
         patience: how long a round waits for a channel that does not answer.
@@ -91,7 +91,7 @@ class Notifier:
         self._thread: threading.Thread | None = None
         self._starts = threading.Lock()
         self._closed = False
-        #: why no notices are sent, if the file or the database has a problem
+        #: why no notices are sent, or not by all channels, if the file has a problem
         self.problem: str | None = None
 
     def wake(self) -> None:
@@ -214,7 +214,9 @@ class Notifier:
         if found == self._read:
             return
         try:
-            channels = read_channels(self._path)
+            channels, refused = valid_channels(self._path)
+            if refused and not channels:
+                raise InvalidDefinition(refused)
         except InvalidInput as error:
             self._read, self._outlets = found, []
             self.problem = f"notifications are off: {error}"
@@ -232,6 +234,9 @@ class Notifier:
             outlets.append(kept)
         # Last: if the database has not answered, the next round reads the file again.
         self._read, self._outlets, self.problem = found, outlets, None
+        if refused:
+            self.problem = f"some channels are off: {InvalidDefinition(refused)}"
+            _log.warning(self.problem)
 
     def _location_id(self, tx: sa.Connection) -> int | None:
         query = sa.select(locations.c.id).where(

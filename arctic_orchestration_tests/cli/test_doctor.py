@@ -339,3 +339,7 @@ def test_a_file_of_channels_is_read(
     status, problem, advice = found()["notifications"]
     assert (status, advice) == (BAD, "fix the file that ARCTIC_NOTIFICATIONS names")
     assert problem.startswith("channels[0].events: ")
+    file.write_text("channels:\n- url: json://127.0.0.1/\n- url: json://${NOT_SET_ANYWHERE}/\n")
+    status, problem, advice = found()["notifications"]
+    assert (status, advice) == (BAD, "fix the file that ARCTIC_NOTIFICATIONS names")
+    assert problem.startswith("channels[1].url: "), "although the other one sends"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.notifications.channels import read_channels
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.notifications.channels import read_channels, valid_channels
 from arctic_orchestration.notifications.notifier import reach
 from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration_tests.schedules.notifications.post import HOUR
@@ -84,6 +84,37 @@ def test_a_wrong_file_is_refused_by_field_and_shows_no_secret(
         read_channels(path, {})
     assert (refusal.value.field, refusal.value.value) == (field, value)
     assert expected in refusal.value.expected
+    assert "secret" not in str(refusal.value)
+
+
+def test_the_channels_beside_wrong_ones_are_valid(tmp_path: Path) -> None:
+    """Each wrong one is named by its field; of two that are the same the first one counts."""
+    path = tmp_path / "n.yaml"
+    path.write_text(
+        "channels:\n"
+        "- url: json://u:${NOT_SET_ANYWHERE}@h\n"
+        "- url: json://a\n"
+        "- url: nope://secret\n"
+        "- {url: 'json://secret', events: [job_lost], to: ops}\n"
+        "- url: json://a\n"
+        "- json://u:secret@h\n"
+        "- {url: 'json://b', limit: {per: 2d}}\n"
+        "- url: json://c\n"
+    )
+    channels, problems = valid_channels(path, {})
+    assert [channel.url for channel in channels] == ["json://a", "json://c"]
+    assert [(problem.field, problem.value) for problem in problems] == [
+        ("channels[0].url", "${NOT_SET_ANYWHERE}"),
+        ("channels[2].url", "nope://…"),
+        ("channels[3].events", "a list"),
+        ("channels[3].to", "ops"),
+        ("channels[4].url", "json://…"),
+        ("channels[5]", "json://…"),
+        ("channels[6].limit.per", "2d"),
+    ]
+    with pytest.raises(InvalidDefinition) as refusal:
+        read_channels(path, {})
+    assert list(map(str, refusal.value.problems)) == list(map(str, problems))
     assert "secret" not in str(refusal.value)
 
 

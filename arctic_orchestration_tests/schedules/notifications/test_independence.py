@@ -1,5 +1,6 @@
-"""What becomes of a notice if its channels fail or wait at different times."""
+"""What becomes of a notice if one of its channels is invalid, fails or waits."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -133,3 +134,31 @@ def test_failures_are_no_messages(
     with database.read() as tx:
         ((_, moments),) = outbox.messages_since(tx, location_id, at(0) - HOUR).items()
     assert moments == [at(0)]
+
+
+def test_an_invalid_channel_mutes_no_other(
+    post: Post, write: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged once a file, with its field; notices only wait if no channel is valid."""
+    wrong = {"url": "json://later:${NOT_SET_ANYWHERE}@h"}
+    refusal = ".url: got '${NOT_SET_ANYWHERE}', expected an environment variable that is set"
+    none, some = (
+        f"notifications are off: channels[0]{refusal}",
+        f"some channels are off: channels[1]{refusal}",
+    )
+    with caplog.at_level(logging.WARNING):
+        post.channels(wrong)
+        write(news(1))
+        assert post.send(0) == 0
+        assert post.notifier.problem == none
+        post.channels({"url": "json://good"}, wrong)
+        assert post.send(1) == 1
+        write(news(2), second=2)
+        assert post.send(2) == 1
+        assert post.notifier.problem == some
+    assert post.boxes["good"].names == ["s1", "s2"]
+    assert [record.getMessage() for record in caplog.records] == [none, some]
+    post.channels({"url": "json://good"})
+    write(news(3), second=3)
+    assert post.send(3) == 1
+    assert post.notifier.problem is None
