@@ -121,6 +121,8 @@ class SetOffDocument(Effect):
     """A job that took an event, with the events of its run."""
 
     events: list["EventDetails"]
+    #: whether its run may have made more: an answer has the events of at most 100 runs, at most 100
+    more: bool
 
 
 class EventDetails(EventDocument):

@@ -246,6 +246,21 @@ def among(
     return column.in_(sa.select(items.c.value))
 
 
+def text_in_json(
+    connection: sa.Connection, column: sa.ColumnElement[str], name: str
+) -> sa.ColumnElement[str]:
+    r"""Returns the text under a name in the JSON objects of ``column``; null: there is none.
+
+    Of an object without the name, Postgres returns that of a nested one; of a text with escapes,
+    their form in JSON. So no row fails a statement: Postgres's functions refuse ``\u0000``, and
+    SQLite's ``NaN``.
+    """
+    if connection.dialect.name == "postgresql":
+        return sa.func.substring(column, f'"{name}": ?"([^"]*)"', type_=sa.Text)
+    value = sa.func.json_extract(column, f"$.{name}", type_=sa.Text)
+    return sa.case((sa.func.json_valid(column) == 1, value))
+
+
 def among_given(backend: str, column: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[bool]:
     """Like :func:`among`, for a statement that is built once for each backend.
 

@@ -87,6 +87,7 @@ def test_what_an_event_set_off_ends_where_the_scope_does(
     assert (job["schedule"], job["run_id"]) == ("load", run)
     (ended,) = job["events"]
     assert [event["schedule"] for event in ended["jobs"]] == ["sums"]
+    assert job["more"] is False
     problem(client.get("/events/999"), 404)
     limited = api(token=token(database, "events:read@asset=raw/*"))
     assert limited.get(path).json()["jobs"] == [{**job, "events": []}]

@@ -13,9 +13,10 @@ from arctic_orchestration.event_log.event import Event
 from arctic_orchestration.quantities import iso
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.views.event_effects import Effect, effects_of
+from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import events, jobs, locations
 
-#: jobs and events of one answer, so that a chain that goes round ends
+#: jobs whose runs are looked at, and events, of one answer: a chain that goes round ends, too
 _MOST = 100
 #: how long after a job's end the events of its run may be read
 _LATE = timedelta(hours=1)
@@ -30,13 +31,15 @@ class SetOffJob:
     effect: Effect
     location: str
     events: list["TakenEvent"] = field(default_factory=list)
+    #: whether its run may have made more events: the answer is full
+    more: bool = False
 
     def to_json(self, shows: Callable[["TakenEvent"], bool] | None) -> dict[str, Any]:
         """Returns the JSON form, as :meth:`TakenEvent.to_json`."""
         if shows is None:
             return self.effect.to_json()
         made = [event.to_json(shows=shows) for event in self.events if shows(event)]
-        return {**self.effect.to_json(), "events": made}
+        return {**self.effect.to_json(), "events": made, "more": self.more}
 
 
 @dataclass(kw_only=True)
@@ -100,6 +103,9 @@ def newest_events(
 def set_off(tx: sa.Connection, place: Location, number: int) -> TakenEvent:
     """Returns an event with its jobs, the events of their runs, the jobs of these, and so on.
 
+    Costs three statements for each step from runs to the jobs that their events are part of. Ends
+    with so many runs and events; jobs say whether there may be more.
+
     Errors:
         NotFound: the location has no such event.
     """
@@ -107,32 +113,52 @@ def set_off(tx: sa.Connection, place: Location, number: int) -> TakenEvent:
     found = _with_jobs(tx, _EVENTS.where(this))
     if not found:
         raise NotFound(f"location {place.name} has no event {number}")
-    seen, left = {(place.id, number)}, found[0].jobs[:]
-    while left and len(seen) < _MOST:
-        job = left.pop(0)
-        for event in _events_of_run(tx, job):
-            if (event.location_id, event.number) not in seen:
-                seen.add((event.location_id, event.number))
-                job.events.append(event)
-                left += event.jobs
+    seen, left, room = {(place.id, number)}, _with_runs(found), _MOST
+    while left and room and len(seen) < _MOST:
+        looked_at, left = left[:room], left[room:]
+        room -= len(looked_at)
+        makers = {job.effect.run_id: job for job in reversed(looked_at)}
+        made = _events_of_runs(tx, looked_at)
+        for event in made:
+            key, job = (event.location_id, event.number), makers.get(event.event.run_id)
+            if job is None or key in seen:
+                continue
+            if len(seen) == _MOST:
+                job.more = True
+                continue
+            seen.add(key)
+            job.events.append(event)
+            left += _with_runs([event])
+        if len(made) > _MOST:
+            left = looked_at + left
+            break
+    for job in left:
+        job.more = True
     return found[0]
 
 
-def _events_of_run(tx: sa.Connection, job: SetOffJob) -> list[TakenEvent]:
-    """Returns the events that a job's run made, by the span of its life."""
-    run_id = job.effect.run_id
-    if run_id is None:
-        return []
-    span = sa.select(jobs.c.created_at, jobs.c.ended_at).where(jobs.c.id == job.effect.job)
-    begin, end = tx.execute(span).one()
-    query = _EVENTS.where(
-        events.c.taken_at >= begin, events.c.details.contains(run_id, autoescape=True)
+def _with_runs(taken: Sequence[TakenEvent]) -> list[SetOffJob]:
+    return [job for event in taken for job in event.jobs if job.effect.run_id is not None]
+
+
+def _events_of_runs(tx: sa.Connection, made_by: Sequence[SetOffJob]) -> list[TakenEvent]:
+    """Returns the events that the runs of jobs made, by the span of their lives; the first ones.
+
+    No index has the runs of events: the span is read once for all of them.
+    """
+    lives = sa.select(jobs.c.created_at, jobs.c.ended_at).where(
+        dialect.among(tx, jobs.c.id, [job.effect.job for job in made_by])
     )
-    if end is not None:
-        query = query.where(events.c.taken_at <= end + _LATE)
-    found = _with_jobs(tx, query.order_by(events.c.number).limit(_MOST))
-    # A run's tags name the run that set it off.
-    return [event for event in found if event.event.run_id == run_id]
+    begins, ends = zip(*tx.execute(lives), strict=True)
+    # Not anywhere in the text: a run's tags name the run that set it off.
+    run_id = dialect.text_in_json(tx, events.c.details, "run_id")
+    query = _EVENTS.where(
+        events.c.taken_at >= min(begins),
+        dialect.among(tx, run_id, sorted({str(job.effect.run_id) for job in made_by})),
+    )
+    if None not in ends:
+        query = query.where(events.c.taken_at <= max(ends) + _LATE)
+    return _with_jobs(tx, query.order_by(events.c.number).limit(_MOST + 1))
 
 
 def _with_jobs(tx: sa.Connection, query: sa.Select[Any]) -> list[TakenEvent]:

@@ -1,10 +1,15 @@
 """What an event set off, who holds what, and what was decided, on both databases."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from pydantic_core import to_json
 
 from arctic_orchestration.errors import NotFound
+from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.schedule import Schedule
@@ -13,7 +18,8 @@ from arctic_orchestration.schedules.views.decisions import decisions
 from arctic_orchestration.schedules.views.event_effects import Span
 from arctic_orchestration.schedules.views.holders import holders_by_resource, waiting_by_resource
 from arctic_orchestration.schedules.views.set_off import newest_events, set_off
-from arctic_orchestration_tests.schedules.simulated import World
+from arctic_orchestration.state.tables import events, jobs
+from arctic_orchestration_tests.schedules.simulated import World, at
 
 MakeWorld = Callable[[Sequence[Schedule]], World]
 SPARK = [only.concurrency(1, group="spark")]
@@ -51,6 +57,70 @@ def test_an_event_shows_everything_that_it_set_off(world: MakeWorld) -> None:
     (ended,) = jobs["load"].events
     assert (ended.event.subject, ended.event.run_id) == ("load", run)
     assert [one.effect.schedule for one in ended.jobs] == ["sums"]
+
+
+@contextmanager
+def counted(tx: sa.Connection) -> Iterator[list[str]]:
+    """The statements that a transaction executes meanwhile."""
+    executed: list[str] = []
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        executed.append(statement)
+
+    sa.event.listen(tx, "before_cursor_execute", note)
+    yield executed
+    sa.event.remove(tx, "before_cursor_execute", note)
+
+
+def made_by_runs(here: World, of_each: int) -> list[str]:
+    """Gives each job a run that made events; one more has a run in its metadata. Returns runs."""
+    with here.database.begin() as tx:
+        place = location_by_name(tx, "default", None)
+        ids = tx.execute(sa.select(jobs.c.id).order_by(jobs.c.id)).scalars().all()
+        tx.execute(sa.update(jobs).values(run_id=sa.literal("run-", sa.Text) + jobs.c.id))
+        runs = [f"run-{id}" for id in ids]
+        made = [
+            Event(kind=EventKind.PARTITION, subject="out/x", at=at(2), run_id=run)
+            for run in runs
+            for _ in range(of_each)
+        ]
+        odd = {"run_id": runs[0], "text": "\0", "number": float("nan")}
+        made.append(Event(kind=EventKind.PARTITION, subject="out/x", at=at(2), metadata=odd))
+        rows = [
+            {
+                "location_id": place.id, "number": 10_000 + number, "kind": event.kind,
+                "subject": event.subject, "at": event.at, "taken_at": at(2),
+                "details": to_json(event.to_json()).decode(),
+            }
+            for number, event in enumerate(made)
+        ]  # fmt: skip
+        tx.execute(sa.insert(events), rows)
+    return runs
+
+
+@pytest.mark.parametrize(("of_each", "shown", "complete"), [(0, 0, 100), (2, 99, 0)])
+def test_many_jobs_of_an_event_cost_as_few_statements_as_one(
+    world: MakeWorld, of_each: int, shown: int, complete: int
+) -> None:
+    """Runs of a hundred jobs are looked at, and a hundred events shown; the other jobs say so."""
+    many = [
+        Schedule(name=f"s{n:03}", target=f"t{n}", trigger=on.partitions("raw/a"), enabled=True)
+        for n in range(130)
+    ]
+    here = world(many)
+    here.feed.arrive("raw/a", "monday")
+    here.tick(1)
+    runs = made_by_runs(here, of_each)
+    with here.database.read() as tx:
+        place = location_by_name(tx, "default", None)
+        (first,) = newest_events(tx, Span(subject="raw/a").conditions)
+        with counted(tx) as executed:
+            found = set_off(tx, place, first.number)
+    assert len(executed) <= 5, executed
+    assert [job.effect.run_id for job in found.jobs] == runs
+    made = [event.event.run_id for job in found.jobs for event in job.events]
+    assert made == [run for run in runs for _ in range(of_each)][:shown]
+    assert [job.more for job in found.jobs] == [False] * complete + [True] * (130 - complete)
 
 
 def test_events_are_filtered_and_follow_each_other(world: MakeWorld) -> None:
