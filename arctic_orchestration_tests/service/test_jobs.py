@@ -4,12 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
-from arctic_orchestration_tests.schedules.simulated import World
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import jobs, schedules
+from arctic_orchestration_tests.schedules.simulated import World, at
 from arctic_orchestration_tests.service.conftest import MakeApi
+from arctic_orchestration_tests.service.test_access import token
 
 MakeWorld = Callable[..., World]
 
@@ -67,6 +71,40 @@ def test_pages_of_jobs_go_from_new_to_old(api: MakeApi, waiting: World) -> None:
         cursor = f"&cursor={page['next_cursor']}"
     assert len(found) == 3
     assert found == [one["id"] for one in client.get("/jobs").json()["jobs"]]
+
+
+def test_pages_of_a_limited_scope_read_no_jobs_of_others(
+    api: MakeApi, database: Database, world: MakeWorld
+) -> None:
+    """Among 3,000 newer jobs of another schedule; the case of letters counts."""
+    names = ("a_1", "a_2", "b.x", "d-x", "ab1", "A_1", "bxx", "e-x", "D-x")
+    here = world([held(name) for name in (*names, "many")])
+    here.feed.arrive("raw/a", "1")
+    here.tick(1)
+    with database.begin() as tx:
+        many = sa.select(schedules.c.id).where(schedules.c.name == "many").scalar_subquery()
+        (row,) = tx.execute(sa.select(jobs).where(jobs.c.schedule_id == many)).mappings()
+        ended = {**row, "state": "succeeded", "created_at": at(9), "ended_at": at(10)}
+        tx.execute(sa.insert(jobs), [{**ended, "id": f"z{n:025}"} for n in range(3_000)])
+    limits = [f"jobs:read@schedule={glob}" for glob in ("a_*", "b.?", "[cd]-x")]
+    client = api(token=token(database, *limits))
+    whole = client.get("/jobs")
+    assert [name for name, _ in listed(whole)] == ["a_1", "a_2", "b.x", "d-x"]
+    found, cursor, executed = [], "", []
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        executed.append(statement)
+
+    sa.event.listen(database.engine, "before_cursor_execute", note)
+    while cursor is not None:
+        page = client.get(f"/jobs?limit=2{cursor and '&cursor='}{cursor}").json()
+        found.append(page["jobs"])
+        cursor = page["next_cursor"]
+    sa.event.remove(database.engine, "before_cursor_execute", note)
+    assert [len(page) for page in found] == [2, 2]
+    assert [job for page in found for job in page] == whole.json()["jobs"]
+    assert sum("FROM arctic_jobs" in statement for statement in executed) == 2, executed
+    assert listed(client.get("/jobs?schedule=many")) == []
 
 
 def test_a_job_explains_itself(api: MakeApi, waiting: World) -> None:
