@@ -4,7 +4,6 @@ Nothing is changed. Each runs in a process of its own with limits on its size, t
 """
 
 import json
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -160,7 +159,7 @@ def replay(
         compared = [changed]
         if stored is not None:
             compared.append(stored.schedule.model_copy(update={"enabled": True}))
-        span = recorded_span(tx, place, compared, now - timedelta(hours=form.hours), now)
+        span = recorded_span(tx, place, compared, form.hours, now)
         inventory = inventories(tx, place.cluster).get(place.name)
     after, *before = simulation.run(
         {

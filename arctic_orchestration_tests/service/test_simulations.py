@@ -6,11 +6,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from pydantic_core import to_json
 
+from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
+from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.schedules.views import recorded_span
 from arctic_orchestration.service import simulation, simulations
 from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import events
 from arctic_orchestration_tests.schedules.simulated import World, at
 from arctic_orchestration_tests.service.conftest import MakeApi
 from arctic_orchestration_tests.service.test_access import token
@@ -135,3 +141,89 @@ def test_a_change_is_tried_on_what_happened(
     assert (
         narrow.get("/schedules/pair").json()["definition"]["trigger"] == PAIR.to_form()["trigger"]
     )
+
+
+def plant(database: Database, taken: list[tuple[EventKind, str, dict[str, Any]]]) -> None:
+    """Events that schedules of the only location took, one each second."""
+    with database.begin() as tx:
+        place = location_by_name(tx, "default", None)
+        rows = []
+        for second, (kind, subject, fields) in enumerate(taken):
+            event = Event(kind=kind, subject=subject, at=at(second), **fields)
+            rows.append(
+                {
+                    "location_id": place.id, "number": 10_000 + second, "kind": kind,
+                    "subject": subject, "at": at(second), "taken_at": at(second),
+                    "details": to_json(event.to_json()).decode(),
+                }
+            )  # fmt: skip
+        tx.execute(sa.insert(events), rows)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most four events are read, and three simulated, of the hour before second 3,600."""
+    monkeypatch.setattr(recorded_span, "_MOST_READ", 4)
+    monkeypatch.setattr(recorded_span, "_MOST", 3)
+    monkeypatch.setattr(simulations, "utc_now", lambda: at(3600))
+
+
+@pytest.mark.parametrize("place", ["here", "a:job:load:asset:b"])
+@pytest.mark.parametrize(
+    ("trigger", "count"),
+    [
+        ({"partitions": {"asset": "raw/é"}}, 1),
+        (
+            {"any_of": [{"quiet": {"asset": "raw/é", "duration": "1s"}}, {"run": {"job": "load"}}]},
+            3,
+        ),
+        ({"run": {"assets": ["raw/é", 'a"b:asset:out']}}, 2),
+        ({"check": {"asset": "raw/é"}}, 1),
+        ({"cron": {"expression": "0 * * * *"}}, 0),
+    ],
+)
+def test_events_of_others_count_for_no_replay(
+    api: MakeApi,
+    database: Database,
+    world: Callable[..., World],
+    few: None,
+    place: str,
+    trigger: dict[str, Any],
+    count: int,
+) -> None:
+    """Five arrivals, checks and runs of others, though four events are read at most."""
+    world((), place)
+    run = {"status": RunStatus.SUCCESS, "location": place, "run_id": "1"}
+    one_run = (EventKind.RUN, "load", {**run, "assets": ("raw/é",)})
+    other = (EventKind.RUN, "adhoc", {**run, "assets": ("x", 'a"b:asset:out')})
+    others = [
+        *((kind, "raw/b", {}) for kind in (EventKind.PARTITION, EventKind.CHECK)),
+        (EventKind.PARTITION, "load", {}),
+        (EventKind.RUN, "adhoc", {**run, "assets": ("raw/b",)}),
+    ]
+    passed = {"check": "c", "passed": True}
+    mine = [(EventKind.PARTITION, "raw/é", {}), (EventKind.CHECK, "raw/é", passed)]
+    plant(database, [*mine, *others * 5, one_run, other, (EventKind.RUN, "load", run)])
+    form = {"name": "new", "target": {"job": "x"}, "trigger": trigger, "enabled": True}
+    done = api().post("/replays", json={"schedule": form, "hours": 2})
+    assert done.status_code == 200, done.text
+    assert done.json()["events"] == count
+
+
+def test_a_replay_that_is_too_long_names_its_hours_and_the_limit(
+    api: MakeApi, database: Database, world: Callable[..., World], few: None
+) -> None:
+    """Of events that the schedule listens to, or that are read to know that: runs that failed."""
+    world()
+    failed = {"status": RunStatus.FAILURE, "location": "here"}
+    plant(database, [(EventKind.PARTITION, "raw/a", {})] * 4 + [(EventKind.RUN, "x", failed)] * 5)
+    many = [f"n/{number}" for number in range(1_500)]
+    for trigger, limit in (
+        ({"partitions": {"asset": "raw/a", "count": 2}}, "3 events that the schedule listens to"),
+        ({"run": {"job": "x"}}, "4 events of what the schedule listens to"),
+        ({"run": {"assets": many}}, "4 events of what the schedule listens to"),
+    ):
+        form = {"name": "new", "target": {"job": "y"}, "trigger": trigger}
+        refused = problem(api().post("/replays", json={"schedule": form, "hours": 2.5}), 422)
+        assert refused["errors"][0]["field"] == "hours"
+        assert refused["detail"] == f"hours: got 2.5, expected a span with at most {limit}"
