@@ -1,9 +1,11 @@
 """The application: its routes, errors and OpenAPI."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
+from anyio import to_thread
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, iter_route_contexts
@@ -35,6 +37,7 @@ from arctic_orchestration.service import (
     workers,
 )
 from arctic_orchestration.service.access import AccessRules, AnyCaller, Needs, Open
+from arctic_orchestration.service.dagster_instance import THREADS
 from arctic_orchestration.service.events_documents import AnnouncementForm, ArrivalForm
 from arctic_orchestration.service.guard import Guard
 from arctic_orchestration.service.pages import actions, files, routes
@@ -107,6 +110,7 @@ def create_app(settings: Settings, database: Database, rules: AccessRules) -> Fa
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
+        lifespan=_with_threads,
     )
     app.state.service = Service(settings=settings, database=database, rules=rules)
     app.state.live = LivePages(database)
@@ -115,6 +119,12 @@ def create_app(settings: Settings, database: Database, rules: AccessRules) -> Fa
     app.router.routes += _routes()
     app.openapi = api_description  # type: ignore[method-assign]
     return app
+
+
+@asynccontextmanager
+async def _with_threads(_: FastAPI) -> AsyncIterator[None]:
+    to_thread.current_default_thread_limiter().total_tokens = THREADS
+    yield
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -15,13 +16,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+#: Requests that use Dagster's storage at once. If it hangs, they occupy so many of the threads, and
+#: the rest answers those that need the state database alone.
+AT_ONCE = 40
+THREADS = 2 * AT_ONCE
+_places = threading.BoundedSemaphore(AT_ONCE)
+
 
 @contextmanager
 def instance_of_service() -> "Iterator[DagsterInstance]":
     """Opens the instance of ``DAGSTER_HOME``, as it is at the moment of the request.
 
     Errors:
-        RequestRefused: 409, the service has none; 503, it cannot be opened.
+        RequestRefused: 409, the service has none; 503, it cannot be opened, or too many use it.
     """
     check_home()
     # It imports Dagster, which takes seconds.
@@ -30,6 +37,13 @@ def instance_of_service() -> "Iterator[DagsterInstance]":
     migration_scripts.remember()
     postgres_connections.reuse_from_now_on()
     with ExitStack() as opened:
+        if not _places.acquire(blocking=False):
+            raise RequestRefused(
+                503,
+                f"{AT_ONCE} requests wait for Dagster's storage. Nothing was changed",
+                headers={"Retry-After": str(RETRY_SECONDS)},
+            )
+        opened.callback(_places.release)
         try:
             instance = opened.enter_context(opened_instance())
         except ConfigurationError as error:
