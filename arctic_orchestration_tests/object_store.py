@@ -15,7 +15,7 @@ from math import inf
 from typing import Any
 from urllib.parse import parse_qs
 
-from moto.moto_server.werkzeug_app import create_backend_app
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.s3.models import s3_backends
 from werkzeug.serving import make_server
 
@@ -140,7 +140,13 @@ def object_store(bucket: str = BUCKET) -> Iterator[ObjectStore]:
     """Starts a server with one empty bucket."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     store = ObjectStore()
-    app = create_backend_app("s3")
+    # S3 without the dispatcher, which compares the address of each request with all services.
+    s3, others = create_backend_app("s3"), DomainDispatcherApplication(create_backend_app)
+
+    def app(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
+        answer: Iterable[bytes] = (others if "HTTP_X_AMZ_TARGET" in environ else s3)(environ, start)
+        return answer
+
     server = make_server(
         "127.0.0.1", 0, lambda environ, start: store.answer(app, environ, start), threaded=True
     )

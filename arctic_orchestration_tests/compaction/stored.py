@@ -112,3 +112,10 @@ MERGE: dict[str, Any] = {
     "way": "append",
     "because": "one schema",
 }
+
+
+def waits_for_a_row(database: Database) -> bool:
+    """Whether a transaction of this Postgres database waits for a lock."""
+    query = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+    with database.read() as tx:
+        return bool(tx.execute(sa.text(f"{query} and datname = current_database()")).scalar())

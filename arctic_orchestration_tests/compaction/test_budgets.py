@@ -28,7 +28,13 @@ from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.state.compaction_tables import compaction_queues
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import Merging, lake_in, table_of
-from arctic_orchestration_tests.compaction.stored import MERGE, Clock, planned, seen
+from arctic_orchestration_tests.compaction.stored import (
+    MERGE,
+    Clock,
+    planned,
+    seen,
+    waits_for_a_row,
+)
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 
 DAY = timedelta(days=1)
@@ -198,6 +204,8 @@ def test_workers_that_ask_at_once_share_one_budget(
         # 45 s are saved, and an attempt counts 60 s before any has ended.
         queues.update_queue(tx, "default", budget=0.05)
     is_alone = backend == "sqlite"
+    # Each holds a connection; after this, a process has more than four.
+    monkeypatch.setattr("arctic_orchestration.connection_pools.PatientPool.LAST_SECONDS", 0.1)
     if not locks:
         monkeypatch.setattr(budget, "_lock_budgets", lambda *_: None)
     claim_order_of, together = claim_order._by_share, threading.Barrier(8)
@@ -251,7 +259,7 @@ def test_a_worker_that_ends_waits_for_no_table_while_it_has_the_budget(
     with ThreadPoolExecutor(1) as pool, database.begin() as tx:
         tables.lock_table(tx, "lake.b")
         ending = pool.submit(ends)
-        until(lambda: _waits_for_a_row(database), "it waits for the table")
+        until(lambda: waits_for_a_row(database), "it waits for the table")
         tx.execute(sa.text("set local lock_timeout = '200ms'"))
         try:
             budget.spend(tx, {"default": [timedelta(minutes=1)]}, MIDNIGHT)
@@ -260,12 +268,6 @@ def test_a_worker_that_ends_waits_for_no_table_while_it_has_the_budget(
             has_waited = True
     ending.result(60)
     assert has_waited is not together
-
-
-def _waits_for_a_row(database: Database) -> bool:
-    query = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
-    with database.read() as tx:
-        return bool(tx.execute(sa.text(f"{query} and datname = current_database()")).scalar())
 
 
 def test_a_held_queue_says_so_and_the_others_go_on(database: Database) -> None:
