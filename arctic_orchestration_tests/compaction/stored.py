@@ -114,7 +114,7 @@ MERGE: dict[str, Any] = {
 }
 
 
-def waits_for_a_row(database: Database) -> bool:
+def waits_for_lock(database: Database) -> bool:
     """Whether a transaction of this Postgres database waits for a lock."""
     query = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
     with database.read() as tx:

@@ -28,13 +28,7 @@ from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.state.compaction_tables import compaction_queues
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import Merging, lake_in, table_of
-from arctic_orchestration_tests.compaction.stored import (
-    MERGE,
-    Clock,
-    planned,
-    seen,
-    waits_for_a_row,
-)
+from arctic_orchestration_tests.compaction.stored import MERGE, Clock, planned, seen, waits_for_lock
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 
 DAY = timedelta(days=1)
@@ -208,12 +202,12 @@ def test_workers_that_ask_at_once_share_one_budget(
     monkeypatch.setattr("arctic_orchestration.connection_pools.PatientPool.LAST_SECONDS", 0.1)
     if not locks:
         monkeypatch.setattr(budget, "_lock_budgets", lambda *_: None)
-    claim_order_of, together = claim_order._by_share, threading.Barrier(8)
+    order, together = claim_order._by_share, threading.Barrier(8, timeout=PATIENCE_SECONDS)
 
     def when_all_have_come(tx: sa.Connection, names: Sequence[str]) -> list[str]:
         if not is_alone:
-            together.wait(PATIENCE_SECONDS)
-        return claim_order_of(tx, names)
+            together.wait()
+        return order(tx, names)
 
     monkeypatch.setattr(claim_order, "_by_share", when_all_have_come)
 
@@ -221,8 +215,7 @@ def test_workers_that_ask_at_once_share_one_budget(
         with database.begin() as tx:
             found = attempts.claim(tx, [], "w") is not None
             if not (locks or is_alone):
-                # None sees the claims of the others.
-                together.wait(PATIENCE_SECONDS)
+                together.wait()  # None sees the claims of the others.
         return found
 
     with ThreadPoolExecutor(8) as pool:
@@ -259,7 +252,7 @@ def test_a_worker_that_ends_waits_for_no_table_while_it_has_the_budget(
     with ThreadPoolExecutor(1) as pool, database.begin() as tx:
         tables.lock_table(tx, "lake.b")
         ending = pool.submit(ends)
-        until(lambda: waits_for_a_row(database), "it waits for the table")
+        until(lambda: waits_for_lock(database), "it waits for the table")
         tx.execute(sa.text("set local lock_timeout = '200ms'"))
         try:
             budget.spend(tx, {"default": [timedelta(minutes=1)]}, MIDNIGHT)
