@@ -26,6 +26,7 @@ from arctic_orchestration_tests.compaction.stored import MERGE, planned, seen
 from arctic_orchestration_tests.compaction.test_records import recorded
 from arctic_orchestration_tests.service.conftest import MakeApi
 from arctic_orchestration_tests.service.test_access import token
+from arctic_orchestration_tests.service.test_live_pages import counting
 
 ODD = 'lake.o\'dd "🐧" ...'
 UNKNOWN = ["nothing", "o'dd\"", "..%2Fqueues", "%F0%9F%90%A7", "%ED%A0%80", "%20"]
@@ -70,6 +71,24 @@ def tasks(database: Database) -> Tasks:
     return Tasks(
         failed=failed, quarantined=bad, merged=merged, claimed=held, planned=last.id, night=night.id
     )
+
+
+@pytest.mark.usefixtures("tasks")
+def test_a_list_of_many_tables_is_read_at_once(api: MakeApi, database: Database) -> None:
+    """In as many statements as a short one; each is described as if it were shown alone."""
+    with database.begin() as tx:
+        for number in range(50):
+            seen(tx, f"lake.t{number:02}", now=utc_now())
+    client, statements = api(), list[int]()
+    for limit in (1, 60):
+        with counting(database) as executed:
+            listed = client.get(f"/compaction/tables?limit={limit}").json()["tables"]
+        statements.append(len(executed))
+    assert len(listed) == 53
+    assert statements[0] == statements[1]
+    for one in listed[:3]:
+        alone = client.get(f"/compaction/tables/{quote(one['table'], safe='')}").json()["table"]
+        assert alone == one
 
 
 def states(answer: Any) -> dict[str, str]:
