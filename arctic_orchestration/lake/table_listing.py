@@ -1,7 +1,7 @@
 """The tables that a catalog lists."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -11,6 +11,7 @@ from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError
 from pyiceberg.typedef import Identifier
 from sqlalchemy import select
 
+from arctic_orchestration.errors import CatalogUnavailable
 from arctic_orchestration.lake.catalog_answers import answered
 
 _log = logging.getLogger("arctic_orchestration.lake")
@@ -55,19 +56,22 @@ def list_catalog(catalog: Catalog) -> Listing:
             continue
         seen.add(namespace)
         try:
-            tables, below, reason = answered(partial(_below, catalog, namespace), catalog.name)
+            tables = answered(partial(_listed, catalog.list_tables, namespace), catalog.name)
+            found.update(filter(None, map(_identifier, tables or ())))
+            below = answered(partial(_listed, catalog.list_namespaces, namespace), catalog.name)
+            left.extend(below or ())
         except Exception as error:
-            silent += 1
+            silent = silent + 1 if isinstance(error, CatalogUnavailable) else 0
             if silent == _SILENT_NAMESPACES:
                 raise
-            tables, below, reason = [], [], str(error)
+            reason = str(error)
         else:
             silent = 0
-        found.update(filter(None, map(_identifier, tables)))
-        left.extend(below)
-        if reason is not None:
-            unlisted[".".join(namespace)] = reason
-            _warn_of_namespace(".".join(namespace), reason)
+            if tables is not None and below is not None:
+                continue
+            reason = "the catalog refuses to list them"
+        unlisted[".".join(namespace)] = reason
+        _warn_of_namespace(".".join(namespace), reason)
     return Listing(names=sorted(found), unlisted=unlisted)
 
 
@@ -80,17 +84,17 @@ def list_tables(catalog: Catalog) -> list[str]:
     return list_catalog(catalog).names
 
 
-def _below(
-    catalog: Catalog, namespace: Identifier
-) -> tuple[list[Identifier], list[Identifier], str | None]:
-    """Returns the tables and namespaces of a namespace, or why they may not be listed."""
+def _listed(
+    listing: Callable[[Identifier], Iterable[Identifier]], namespace: Identifier
+) -> list[Identifier] | None:
+    """Returns what is in a namespace; None: it may not be listed."""
     try:
-        return catalog.list_tables(namespace), catalog.list_namespaces(namespace), None
+        return list(listing(namespace))
     except NoSuchNamespaceError:
-        # It was dropped since.
-        return [], [], None
+        # It was dropped since, or the catalog has no deeper ones.
+        return []
     except ForbiddenError:
-        return [], [], "the catalog refuses to list them"
+        return None
 
 
 @cache
