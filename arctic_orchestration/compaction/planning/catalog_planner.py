@@ -55,6 +55,8 @@ _FIRST_PAUSE = timedelta(seconds=30)
 _LONGEST_PAUSE = timedelta(minutes=10)
 #: After this many consecutive tables without an answer, the catalog is considered down.
 _SILENT_TABLES = 3
+#: tables that one transaction changes: it keeps other writers waiting
+_AT_ONCE = 500
 _EVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -362,10 +364,12 @@ class Planner:
     def _report_to_all(self, problem: str, now: datetime) -> int:
         """Records the same for every table: the catalog cannot list its tables."""
         _log.warning("no table could be planned: %s", problem)
-        with self._database.begin() as tx:
+        with self._database.read() as tx:
             rows = [row for row in tables.all_tables(tx) if row.gone_at is None]
-            for row in rows:
-                if f"{tables.NOT_PLANNED}{problem}" != row.looked_reason:
+        news = [row for row in rows if row.looked_reason != f"{tables.NOT_PLANNED}{problem}"]
+        for begin in range(0, len(news), _AT_ONCE):
+            with self._database.begin() as tx:
+                for row in news[begin : begin + _AT_ONCE]:
                     tables.record_failed_check(tx, row, problem, now)
                     self._postpone(row.name, row.due_number + 1, now)
         return len(rows) or 1
