@@ -16,6 +16,8 @@ from arctic_orchestration.lake.catalog_answers import answered
 
 _log = logging.getLogger("arctic_orchestration.lake")
 
+#: Namespaces with a warning: catalogs are listed again and again, with another text each time.
+_warned_of: set[str] = set()
 #: After this many consecutive namespaces without an answer, the catalog is considered down.
 _SILENT_NAMESPACES = 3
 
@@ -55,6 +57,7 @@ def list_catalog(catalog: Catalog) -> Listing:
         if namespace in seen:
             continue
         seen.add(namespace)
+        tables = None
         try:
             tables = answered(partial(_listed, catalog.list_tables, namespace), catalog.name)
             found.update(filter(None, map(_identifier, tables or ())))
@@ -70,8 +73,12 @@ def list_catalog(catalog: Catalog) -> Listing:
             if tables is not None and below is not None:
                 continue
             reason = "the catalog refuses to list them"
-        unlisted[".".join(namespace)] = reason
-        _warn_of_namespace(".".join(namespace), reason)
+        name = ".".join(namespace)
+        if name not in _warned_of:
+            what = "tables" if tables is None else "namespaces"
+            _log.warning("the %s of %s are left out: %s", what, name, reason)
+            _warned_of.add(name)
+        unlisted[name] = reason
     return Listing(names=sorted(found), unlisted=unlisted)
 
 
@@ -95,12 +102,6 @@ def _listed(
         return []
     except ForbiddenError:
         return None
-
-
-@cache
-def _warn_of_namespace(namespace: str, reason: str) -> None:
-    """Warns once: catalogs are listed again and again."""
-    _log.warning("the tables of %s are left out: %s", namespace, reason)
 
 
 def _identifier(table: Identifier) -> str | None:

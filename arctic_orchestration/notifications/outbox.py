@@ -145,7 +145,7 @@ def write_for_all(
 ) -> None:
     """Puts news that belong to no location into the outbox of the one that ticked last.
 
-    Without a location, nobody sends them, and nothing is written.
+    Without a location there is no sender, and nothing is written.
 
     Args:
         tx: the transaction of their cause.

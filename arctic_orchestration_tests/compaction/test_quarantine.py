@@ -1,4 +1,4 @@
-"""People are told of merge tasks that are given up."""
+"""The notice of a merge task that is given up."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -90,7 +90,7 @@ def test_one_notice_tells_of_it(
     assert notice.tags == '{"arctic/table": "lake.a"}'
 
 
-def test_without_a_location_there_is_nobody_to_send_it(database: Database) -> None:
+def test_without_a_location_none_is_written(database: Database) -> None:
     """The task is given up all the same, as where only workers and their service run."""
     with database.begin() as tx:
         tx.execute(sa.delete(locations))

@@ -251,7 +251,7 @@ def _check_slots(world: World, places: Sequence[Place]) -> None:
 
 
 def test_no_end_is_missed_by_clusters_that_tick_at_once(world: World) -> None:
-    """The clock stands: a slot that nobody was woken for would stay free for ever."""
+    """The clock stands: a slot for which no submission was woken would stay free."""
     places = []
     for cluster in ("east", "west"):
         names = [f"{cluster}{number:02}" for number in range(15)]

@@ -95,20 +95,22 @@ def test_a_page_that_hangs_says_so_and_comes_when_it_is_made(
 
     async def opened() -> None:
         pages = Pages(database, monkeypatch)
-        numbers = itertools.count()
+        begun: list[int] = []
 
         async def slow(request: Request) -> Response:
+            begun.append(len(begun))
+            made = HTMLResponse(f"slow {begun[-1]}")
             if pages.is_slow:
                 await pages.goes_on.wait()
-            return HTMLResponse(f"slow {next(numbers)}")
+            return made
 
         async with pages.opened(slow):
             pages.is_slow = True
             await pages.until(lambda: "takes longer than 0.2 s" in pages.seen["/slow"][-1])
-            begun = next(numbers)
+            before = len(begun)
             await pages.goes_on_by(5)
             assert "takes longer" in pages.seen["/slow"][-1]
-            assert next(numbers) == begun + 1
+            assert len(begun) == before
             pages.is_slow = False
             pages.goes_on.set()
             await pages.until(lambda: pages.seen["/slow"][-1].startswith("slow "))

@@ -1,4 +1,4 @@
-"""Tasks that are given up until a person retries them: their files rest, and people are told."""
+"""Tasks that are given up until a person retries them: their files rest, and a notice is sent."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -2,14 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction import tables
-from arctic_orchestration.compaction.commit.records import records
 from arctic_orchestration.compaction.planning.policy import DISABLED
 from arctic_orchestration.compaction.queue import backoff
 from arctic_orchestration.compaction.queue.backoff import Rest
@@ -109,18 +108,8 @@ def table_view(
         row = tables.table_by_name(tx, name)
     except NotFound:
         row = None
-    last = records(tx, table=name, limit=1)
-    resting = backoff.resting(tx, name, now)
-    return TableView(
-        name=name,
-        numbers=numbers,
-        trouble=trouble,
-        row=row,
-        tasks=_live_tasks(tx, name),
-        committed_at=last[0].at if last else None,
-        enabled=enabled,
-        resting=_earliest_first(resting),
-    )
+    (seen,) = _views(tx, {name: row}, now)
+    return replace(seen, numbers=numbers, trouble=trouble, enabled=enabled)
 
 
 def stored_table(tx: sa.Connection, row: CompactionTable, now: datetime) -> TableView:
@@ -133,46 +122,38 @@ def stored_tables(
     tx: sa.Connection, rows: Sequence[CompactionTable], now: datetime
 ) -> list[TableView]:
     """Returns the views of tables by the state database alone; three statements for all of them."""
-    names = [row.name for row in rows]
+    return _views(tx, {row.name: row for row in rows}, now)
+
+
+def _views(
+    tx: sa.Connection, rows: Mapping[str, CompactionTable | None], now: datetime
+) -> list[TableView]:
     task, record = compaction_tasks.c, compaction_records.c
     live: dict[str, dict[TaskState, int]] = defaultdict(dict)
     counts = (
         sa.select(task.table_name, task.state, sa.func.count())
-        .where(dialect.among(tx, task.table_name, names), is_live)
+        .where(dialect.among(tx, task.table_name, rows), is_live)
         .group_by(task.table_name, task.state)
     )
     for name, state, count in tx.execute(counts):
         live[name][TaskState(state)] = count
     last = (
         sa.select(record.table_name, sa.func.max(record.at).label("at"))
-        .where(dialect.among(tx, record.table_name, names))
+        .where(dialect.among(tx, record.table_name, rows))
         .group_by(record.table_name)
     )
     committed = {row.table_name: row.at for row in tx.execute(last)}
-    resting = backoff.resting_of(tx, names, now)
+    resting = backoff.resting_of(tx, list(rows), now)
     return [
         TableView(
-            name=row.name,
+            name=name,
             numbers=None,
             trouble=None,
             row=row,
-            tasks=live.get(row.name, {}),
-            committed_at=committed.get(row.name),
-            enabled=row.refused != DISABLED,
-            resting=_earliest_first(resting.get(row.name, {})),
+            tasks=live.get(name, {}),
+            committed_at=committed.get(name),
+            enabled=row is None or row.refused != DISABLED,
+            resting=sorted(resting.get(name, {}).values(), key=lambda one: (one.until, one.path)),
         )
-        for row in rows
+        for name, row in rows.items()
     ]
-
-
-def _earliest_first(resting: Mapping[str, Rest]) -> list[Rest]:
-    return sorted(resting.values(), key=lambda one: (one.until, one.path))
-
-
-def _live_tasks(tx: sa.Connection, name: str) -> dict[TaskState, int]:
-    col = compaction_tasks.c
-    query = sa.select(col.state, sa.func.count()).where(col.table_name == name, is_live)
-    counts: dict[TaskState, int] = defaultdict(int)
-    for state, count in tx.execute(query.group_by(col.state)):
-        counts[TaskState(state)] = count
-    return dict(counts)

@@ -36,16 +36,21 @@ def _beside_a_dead_one(post: Post, per: str) -> None:
     post.channels({"url": "json://dead"}, {"url": "json://good", "limit": {"count": 1, "per": per}})
 
 
-def test_a_notice_that_waits_for_a_limit_outlives_the_attempts_of_another_channel(
-    post: Post, dead: Dead, write: Callable[..., None], rows: Callable[[], list[Any]]
-) -> None:
-    """The dead channel is given up alone, after as many attempts as ever."""
+def _send_for_six_hours(post: Post, write: Callable[..., None]) -> None:
+    """Two notices; the good channel has sent the first one, and its limit opens again after it."""
     _beside_a_dead_one(post, "6h")
     write(news(1), second=1)
     post.send(1)
     write(news(2), second=2)
     for second in range(2, 21_601, 60):
         post.send(second)
+
+
+def test_a_notice_that_waits_for_a_limit_outlives_the_attempts_of_another_channel(
+    post: Post, dead: Dead, write: Callable[..., None], rows: Callable[[], list[Any]]
+) -> None:
+    """The dead channel is given up alone, after as many attempts as ever."""
+    _send_for_six_hours(post, write)
     ((_, _, _), (attempts, send_at, problem)) = rows()
     assert (attempts, send_at) == (5, at(21_601)), "it waits for the good channel"
     assert problem.endswith(": no such host")
@@ -82,12 +87,7 @@ def test_each_channel_has_attempts_of_its_own(
     post: Post, dead: Dead, write: Callable[..., None], rows: Callable[[], list[Any]]
 ) -> None:
     """One that fails once is tried again, although the other one was given up."""
-    _beside_a_dead_one(post, "6h")
-    write(news(1), second=1)
-    post.send(1)
-    write(news(2), second=2)
-    for second in range(2, 21_601, 60):
-        post.send(second)
+    _send_for_six_hours(post, write)
     post.boxes["good"].refusal = "busy"
     post.send(21_601)
     assert rows()[1][:2] == (5, at(21_661))
