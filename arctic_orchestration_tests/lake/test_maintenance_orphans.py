@@ -255,6 +255,29 @@ def test_another_table_that_cannot_be_read_stops_it(
     assert removed(remove_orphans(table, older_than=LIMIT)) == {planted}
 
 
+def test_no_other_table_is_loaded_where_a_table_knows_all_its_files(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With each of a thousand tables once a day, that would be a million."""
+    ensure_table(catalog, "lake.other", SCHEMA)
+    table.append(rows(1))
+    age_everything(table)
+    plant(table, "_temporary/data/part-0.parquet")
+    load = SqlCatalog.load_table
+    loaded: list[Any] = []
+
+    def counted(here: SqlCatalog, identifier: Any) -> Table:
+        loaded.append(identifier)
+        return load(here, identifier)
+
+    monkeypatch.setattr(SqlCatalog, "load_table", counted)
+    assert remove_orphans(table, older_than=LIMIT).files == ()
+    assert set(loaded) == {table.name()}
+    plant(table, "foreign/metadata/00000-x.metadata.json")
+    assert remove_orphans(table, older_than=LIMIT).files == ()
+    assert set(loaded) == {table.name(), ("lake", "other")}
+
+
 def test_a_lost_manifest_stops_it(table: Table) -> None:
     """Nobody can say what it named."""
     table.append(rows(1))

@@ -76,8 +76,9 @@ def remove_orphans(
         InvalidInput: ``older_than`` is less than a day ago, or has no zone, or the table's
             ``gc.enabled`` cannot be read.
         CatalogUnavailable: the catalog did not answer, after several tries. Nothing was removed.
-        LakeError: the table's ``gc.enabled`` is false, its files cannot be listed, a manifest or
-            another table that may lie in the same place cannot be read. Nothing was removed.
+        LakeError: the table's ``gc.enabled`` is false, its files cannot be listed, a manifest
+            cannot be read, or the table does not know all of its files and another one that may lie
+            in the same place cannot be read. Nothing was removed.
     """
     require_aware(older_than)
     limit = (now or utc_now()) - SAFE_AGE
@@ -88,12 +89,14 @@ def remove_orphans(
     store = Store(table.io, table.location())
     # Files are listed first: commits during the listing are known afterwards.
     listed = list(store.list())
-    known = Reachable(table.io)
-    for neighbour in _neighbours(table, store.key):
-        _learn(known, neighbour)
     read_again(table)
+    known = Reachable(table.io)
     _learn(known, table)
-    orphans = [file for file in _visible(listed, known) if not known.files.has_key(_subject(file))]
+    # All tables of the catalog are loaded only where there is something that could be theirs.
+    if _others(listed, known) or _unknown(listed, known):
+        for neighbour in _neighbours(table, store.key):
+            _learn(known, neighbour)
+    orphans = _unknown(listed, known)
     old = [file for file in orphans if file.written_at and file.written_at < older_than]
     free = [file for file in old if not protected(file.path)]
     if free and not dry_run:
@@ -170,15 +173,24 @@ def _checked(name: str) -> str | None:
     return name[1 : -len(".crc")] if is_checksum else None
 
 
-def _visible(listed: list[ListedFile], known: Reachable) -> Iterator[ListedFile]:
-    """Yields the files without hidden and hint files, and without other tables' directories."""
-    others = {
+def _unknown(listed: list[ListedFile], known: Reachable) -> list[ListedFile]:
+    visible = _visible(listed, _others(listed, known))
+    return [file for file in visible if not known.files.has_key(_subject(file))]
+
+
+def _others(listed: list[ListedFile], known: Reachable) -> set[str]:
+    """Returns the directories that look like those of tables that are not known."""
+    return {
         file.below.rsplit("/", 2)[0] + "/"
         for file in listed
         if file.below.endswith(".metadata.json")
         and file.below.count("/") > 1
         and not known.files.has_key(file.key)
     }
+
+
+def _visible(listed: list[ListedFile], others: set[str]) -> Iterator[ListedFile]:
+    """Yields the files without hidden and hint files, and without other tables' directories."""
     for file in listed:
         *directories, name = file.below.split("/")
         name = _checked(name) or name
