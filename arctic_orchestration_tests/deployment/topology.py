@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -97,6 +97,8 @@ class Topology:
         self._ports |= {"5432": str(server.port), "7077": str(free_port()), "8080": "0"}
         #: of the names of services, and what waits for their end
         self._started: list[tuple[str, psutil.Process, Callable[[], object]]] = []
+        #: the processes of the pooler's clients, by port and by what the pooler calls them
+        self._owners: dict[tuple[int, str], int] = {}
         #: where PgBouncer's account may read
         self._pooler = Path(tempfile.mkdtemp(prefix="pgbouncer-"))
         self._pooler.chmod(0o755)
@@ -243,17 +245,31 @@ class Topology:
         with console.cursor() as cursor:
             cursor.execute("SHOW CLIENTS")
             columns = [column.name for column in cursor.description]
-            port, name = columns.index("port"), columns.index("application_name")
-            uses = {client[port]: client[name] for client in cursor.fetchall()}
-        pooler = self.port(6432)
+            names = ("port", "ptr", "application_name")
+            port, pointer, use = (columns.index(name) for name in names)
+            clients = {(row[port], row[pointer]): row[use] for row in cursor.fetchall()}
+        self._note_owners(clients)
         found: Connections = Counter()
-        for opened in psutil.net_connections("tcp"):
-            if opened.pid in (None, os.getpid()) or not opened.laddr or not opened.raddr:
-                continue
-            if opened.raddr.port == pooler:
-                use = uses.get(opened.laddr.port) or DAGSTER
-                found[User(services.get(opened.pid, ""), opened.pid, use)] += 1
+        for client, name in clients.items():
+            pid = self._owners.get(client)
+            if pid is not None and pid != os.getpid():
+                found[User(services.get(pid, ""), pid, name or DAGSTER)] += 1
         return found
+
+    def _note_owners(self, clients: Collection[tuple[int, str]]) -> None:
+        """Looks up the processes of new clients: the system is asked for all of its sockets."""
+        self._owners = {client: pid for client, pid in self._owners.items() if client in clients}
+        if all(client in self._owners for client in clients):
+            return
+        pooler = self.port(6432)
+        pids = {
+            opened.laddr.port: opened.pid
+            for opened in psutil.net_connections("tcp")
+            if opened.pid and opened.laddr and opened.raddr and opened.raddr.port == pooler
+        }
+        for client in clients:
+            if client[0] in pids:
+                self._owners.setdefault(client, pids[client[0]])
 
     def logs(self) -> str:
         """The ends of what the services have written."""

@@ -86,6 +86,8 @@ def test_while_the_database_is_away_nothing_begins_and_then_all_is_made_once(
                 assert not east.journal("published")
                 back = time.monotonic()
         until(lambda: _all_ended(state, submitted), "all submissions have ended")
+        # It writes that into its journal after it has published.
+        until(lambda: bool(east.journal("published")), "the east has noted its publication")
     finally:
         east.end()
         west.end()
