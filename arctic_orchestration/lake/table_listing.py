@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from arctic_orchestration.errors import CatalogUnavailable
 from arctic_orchestration.lake.catalog_answers import answered
+from arctic_orchestration.state.dialect import storable
 
 _log = logging.getLogger("arctic_orchestration.lake")
 
@@ -44,7 +45,7 @@ def list_catalog(catalog: Catalog) -> Listing:
 
     A namespace that cannot be listed leaves out its own tables, with a warning. Tables with a dot
     in a name of their identifier are left out, too: no identifier could tell them from tables of a
-    deeper namespace.
+    deeper namespace; and so are those whose names no state database could hold.
 
     Errors:
         CatalogUnavailable: the catalog did not answer, after several tries.
@@ -105,16 +106,20 @@ def _listed(
 
 
 def _identifier(table: Identifier) -> str | None:
-    """Returns the names, joined by dots; None: one of them contains a dot."""
+    """Returns the names, joined by dots; None: one has a dot, or what no database can hold."""
+    identifier = ".".join(table)
     if any("." in name for name in table):
-        _warn_of(tuple(table))
-        return None
-    return ".".join(table)
+        _warn_of(tuple(table), "without dots")
+    elif storable(identifier) != identifier:
+        _warn_of(tuple(table), "that a database can hold")
+    else:
+        return identifier
+    return None
 
 
 @cache
-def _warn_of(table: Identifier) -> None:
-    _log.warning("the table %r is left out: expected names without dots", table)
+def _warn_of(table: Identifier, expected: str) -> None:
+    _log.warning("the table %r is left out: expected names %s", table, expected)
 
 
 def metadata_locations(catalog: Catalog) -> dict[str, str] | None:

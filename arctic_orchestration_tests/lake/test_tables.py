@@ -57,6 +57,22 @@ def test_a_table_with_a_dot_in_its_name_is_left_out(
     ]
 
 
+@pytest.mark.parametrize("odd", ["a\0b", "a\ud800b"])
+def test_a_table_whose_name_no_database_can_hold_is_left_out(
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    odd: str,
+) -> None:
+    """Of other catalogs, whose answers are JSON; those beside it are planned."""
+    ensure_table(catalog, "lake.flights", SCHEMA)
+    listed = [("lake", "flights"), ("lake", odd)]
+    monkeypatch.setattr(catalog, "list_tables", lambda _: listed)
+    assert list_tables(catalog) == ["lake.flights"]
+    expected = f"the table {listed[1]!r} is left out: expected names that a database can hold"
+    assert caplog.messages == [expected]
+
+
 @pytest.mark.parametrize("name", ["flights", "no.such.namespace", "", ".", " ", "a..b"])
 def test_a_name_that_cannot_be_one_is_not_found(catalog: Catalog, name: str) -> None:
     """Nothing but the error of the project, whatever was typed."""
