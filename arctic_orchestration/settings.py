@@ -54,6 +54,7 @@ _CONNECT_SERVER = re.compile(
     r"sc://(\[[0-9A-Fa-f:.]+\]|[^][\s/:;?#@]+)(:(?P<port>[1-9][0-9]{0,4}))?(/(;[^\s;=]+=[^\s;=]*)*)?"
 )
 _WEB_PAGE = re.compile(r"https?://[^/\s][^\s]*")
+_PAGES = "http://host:3001"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +97,8 @@ class Settings:
         if port is not None and not (_PORT.fullmatch(port) and int(port) <= _HIGHEST_PORT):
             raise InvalidInput("ARCTIC_METRICS_PORT", port, f"a port from 1 to {_HIGHEST_PORT}")
         notifications = env.get("ARCTIC_NOTIFICATIONS") or None
+        # What it is used for reads it again, and must not fail for it.
+        _web_page(env, "ARCTIC_SERVICE_URL", _PAGES)
         return cls(
             database_url=env.get("ARCTIC_DATABASE_URL") or f"sqlite:///{home / 'arctic.db'}",
             cluster=cluster,
@@ -112,12 +115,14 @@ class Settings:
 
 
 def service_page(*path: str, **parameters: str | None) -> str | None:
-    """Returns the URL of a page of ``arctic serve``; None: ``ARCTIC_SERVICE_URL`` is not set.
+    """Returns the URL of a page of ``arctic serve``; None: ``ARCTIC_SERVICE_URL`` has no address.
 
-    Errors:
-        InvalidInput: the variable is no address of a web page.
+    No run fails for a bad one: :meth:`Settings.from_environment` refuses it.
     """
-    base = _web_page(os.environ, "ARCTIC_SERVICE_URL", "http://host:3001")
+    try:
+        base = _web_page(os.environ, "ARCTIC_SERVICE_URL", _PAGES)
+    except InvalidInput:
+        base = None
     if base is None:
         return None
     given = {name: value for name, value in parameters.items() if value is not None}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.settings import VARIABLES, Settings
+from arctic_orchestration.settings import VARIABLES, Settings, service_page
 
 
 def test_everything_lies_in_dagster_home_unless_it_says_otherwise(tmp_path: Path) -> None:
@@ -62,6 +62,19 @@ def test_metrics_need_a_port_that_exists(port: str) -> None:
     assert refusal.value.expected == "a port from 1 to 65535"
     assert Settings.from_environment({"ARCTIC_METRICS_PORT": "65535"}).metrics_port == 65_535
     assert Settings.from_environment({"ARCTIC_METRICS_PORT": ""}).metrics_port is None
+
+
+@pytest.mark.parametrize("name", ["ARCTIC_SERVICE_URL", "ARCTIC_DAGSTER_URL", "ARCTIC_SPARK_UI"])
+@pytest.mark.parametrize("address", ["arctic.example:3001", "ftp://arctic.example", "http://", "x"])
+def test_the_address_of_a_page_has_a_scheme(
+    monkeypatch: pytest.MonkeyPatch, name: str, address: str
+) -> None:
+    """A code location is refused with it; a run that is requested all the same has no link."""
+    with pytest.raises(InvalidInput, match=f"{name}.*expected an address such as http://host"):
+        Settings.from_environment({name: address})
+    Settings.from_environment({name: "https://arctic.example/prefix/"})
+    monkeypatch.setenv("ARCTIC_SERVICE_URL", address)
+    assert service_page("jobs", "1") is None
 
 
 def test_a_missing_dagster_home_is_reported_and_not_created(tmp_path: Path) -> None:
