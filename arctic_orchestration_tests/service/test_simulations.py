@@ -183,7 +183,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_events_of_others_count_for_no_replay(
-    api: MakeApi,
     database: Database,
     world: Callable[..., World],
     few: None,
@@ -205,9 +204,10 @@ def test_events_of_others_count_for_no_replay(
     mine = [(EventKind.PARTITION, "raw/é", {}), (EventKind.CHECK, "raw/é", passed)]
     plant(database, [*mine, *others * 5, one_run, other, (EventKind.RUN, "load", run)])
     form = {"name": "new", "target": {"job": "x"}, "trigger": trigger, "enabled": True}
-    done = api().post("/replays", json={"schedule": form, "hours": 2})
-    assert done.status_code == 200, done.text
-    assert done.json()["events"] == count
+    with database.read() as tx:
+        here = location_by_name(tx, "default", None)
+        span = recorded_span.recorded_span(tx, here, [Schedule.parse(form)], 2, at(3600))
+    assert span.events == count
 
 
 def test_a_replay_that_is_too_long_names_its_hours_and_the_limit(
