@@ -4,6 +4,7 @@ from collections.abc import Callable
 from time import sleep
 from typing import TypeVar
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     BadRequestError,
@@ -66,6 +67,15 @@ def answered(query: Callable[[], _T], what: str) -> _T:
                 ) from error
             sleep(wait_seconds(attempt))
     raise AssertionError("unreachable")
+
+
+def is_away(catalog: Catalog) -> bool:
+    """Returns whether a catalog does not answer, asked once for its namespaces."""
+    try:
+        catalog.list_namespaces()
+    except Exception:
+        return True
+    return False
 
 
 def wait_seconds(attempt: int) -> float:

@@ -12,14 +12,14 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy import select
 
 from arctic_orchestration.errors import CatalogUnavailable
-from arctic_orchestration.lake.catalog_answers import answered
+from arctic_orchestration.lake.catalog_answers import answered, is_away
 from arctic_orchestration.state.dialect import storable
 
 _log = logging.getLogger("arctic_orchestration.lake")
 
 #: Namespaces with a warning: catalogs are listed again and again, with another text each time.
 _warned_of: set[str] = set()
-#: After this many consecutive namespaces without an answer, the catalog is considered down.
+#: After this many consecutive namespaces without an answer, the catalog itself is asked.
 _SILENT_NAMESPACES = 3
 
 
@@ -66,7 +66,7 @@ def list_catalog(catalog: Catalog) -> Listing:
             left.extend(below or ())
         except Exception as error:
             silent = silent + 1 if isinstance(error, CatalogUnavailable) else 0
-            if silent == _SILENT_NAMESPACES:
+            if silent and silent % _SILENT_NAMESPACES == 0 and is_away(catalog):
                 raise
             reason = str(error)
         else:

@@ -38,21 +38,29 @@ def test_tables_beside_a_namespace_that_may_not_be_listed(
     [
         (BadRequestError("cannot list"), 4, False),
         (ConnectionError("cannot list"), 2, False),
+        (ConnectionError("cannot list"), 7, False),
         (ConnectionError("cannot list"), 3, True),
     ],
 )
 def test_tables_beside_namespaces_that_cannot_be_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, broken: int, is_down: bool
 ) -> None:
-    """With the reason; after three in a row without an answer, the catalog is taken as down."""
+    """With the reason; after three in a row without an answer, the catalog itself is asked."""
     monkeypatch.setattr(catalog_answers, "_FIRST_WAIT_SECONDS", 0)
 
     class Broken(SqlCatalog):
         def list_tables(self, namespace: Any) -> Any:
             if namespace[0].startswith("broken"):
+                asked.append(namespace)
                 raise error
             return super().list_tables(namespace)
 
+        def list_namespaces(self, namespace: Any = ()) -> Any:
+            if is_down and asked:
+                raise error
+            return super().list_namespaces(namespace)
+
+    asked: list[Any] = []
     catalog = Broken("lake", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
     names = [f"broken{number}" for number in range(broken)]
     # Between the others, one that answers would count anew.

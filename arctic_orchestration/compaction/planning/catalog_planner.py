@@ -38,6 +38,7 @@ from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.tables import make_due as mark_due
 from arctic_orchestration.compaction.upkeep import want_upkeep
 from arctic_orchestration.errors import ArcticError, CatalogUnavailable, InvalidInput, NotFound
+from arctic_orchestration.lake.catalog_answers import is_away
 from arctic_orchestration.lake.table_listing import Listing, list_catalog
 from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.state.database import Database
@@ -53,7 +54,7 @@ LONGEST_TICK = timedelta(seconds=30)
 #: how long a table is skipped after a failed check, at first and at most
 _FIRST_PAUSE = timedelta(seconds=30)
 _LONGEST_PAUSE = timedelta(minutes=10)
-#: After this many consecutive tables without an answer, the catalog is considered down.
+#: After this many consecutive tables without an answer, the catalog itself is asked.
 _SILENT_TABLES = 3
 #: tables that one transaction changes: it keeps other writers waiting
 _AT_ONCE = 500
@@ -132,7 +133,7 @@ class Planner:
                 silent = silent + 1 if isinstance(ended.error, CatalogUnavailable) else 0
                 self._report(ended.table, _error_text(ended.error), now)
                 counts = counts.plus(PlanningCounts(troubled=1))
-            return silent < _SILENT_TABLES
+            return silent == 0 or silent % _SILENT_TABLES > 0 or not is_away(self._catalog)
 
         begun = self._jobs.run(
             self._upcoming(turn, now, until),
