@@ -1,6 +1,6 @@
 """Suggests the key of a definition that is most similar to an invalid text."""
 
-from datetime import datetime
+from datetime import MAXYEAR, MINYEAR, datetime
 from difflib import get_close_matches
 
 import dagster as dg
@@ -39,6 +39,8 @@ def moment_of(definition: dg.TimeWindowPartitionsDefinition, text: str) -> datet
             at = datetime.strptime(text, definition.fmt)  # noqa: DTZ007  (a wall time)
         except ValueError:
             return None
+    # In its first and last years the calendar may have no next day, and no such moment in UTC.
+    at = at.replace(year=min(max(at.year, MINYEAR + 1), MAXYEAR - 1))
     return at if at.tzinfo else at.replace(tzinfo=get_timezone(definition.timezone))
 
 
@@ -48,4 +50,6 @@ def _nearest_window(definition: dg.TimeWindowPartitionsDefinition, text: str) ->
         return None
     if at < whole.start:
         return key_at(definition, whole.start)
-    return windows.current(definition, at) or windows.last_ended(definition, min(at, whole.end))
+    if at >= whole.end:
+        return windows.last_ended(definition, whole.end)
+    return windows.current(definition, at) or windows.last_ended(definition, at)
