@@ -86,6 +86,11 @@ class KeySpace:
         return {key: place for place, key in enumerate(self.definition.get_partition_keys())}
 
     @cached_property
+    def places(self) -> dict[str, int]:
+        """The index of each key that exists when this is read first."""
+        return {key: place for place, key in enumerate(self.existing(None))}
+
+    @cached_property
     def dimensions(self) -> dict[str, "KeySpace"]:
         """The dimensions of a multi-partitions definition, in the order of its keys; else none."""
         if not isinstance(self.definition, dg.MultiPartitionsDefinition):

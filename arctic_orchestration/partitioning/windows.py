@@ -156,7 +156,7 @@ def _stretches(space: KeySpace, keys: set[str]) -> list[list[str]]:
         return groups
     if space.dimensions:
         return _rectangles(space, keys)
-    order = {key: place for place, key in enumerate(space.existing(None))}
+    order = space.places
     listed = sorted(keys & order.keys(), key=order.__getitem__)
     stretches = [
         [key for _, key in stretch]

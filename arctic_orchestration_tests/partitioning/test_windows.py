@@ -241,6 +241,22 @@ def test_a_range_of_two_dimensions_is_a_range_of_each() -> None:
     ]
 
 
+def test_dynamic_keys_are_listed_once_for_all_ranges() -> None:
+    """Not once for each row: there may be a hundred thousand, and they are read from a storage."""
+    definition = dg.MultiPartitionsDefinition(
+        {"date": DAILY, "file": dg.DynamicPartitionsDefinition(name="files")}
+    )
+    asked: list[str] = []
+
+    def listed(name: str) -> list[str]:
+        asked.append(name)
+        return ["a", "b", "c"]
+
+    keys = ["2026-01-05|a", "2026-01-06|b", "2026-01-07|c", "2026-01-07|b"]
+    assert ranges(definition, keys, listed) == [*([key] for key in keys[:2]), [keys[3], keys[2]]]
+    assert asked == ["files"]
+
+
 @given(st.data(), st.sampled_from([DAILY, WORKDAYS, STATIC, _MULTI]))
 def test_a_range_is_exactly_what_dagster_runs_from_its_first_key_to_its_last(
     data: st.DataObject, definition: Any
