@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from arctic_orchestration.console.lazy_command import LazyCommand
-from arctic_orchestration.console.terminal import Console, escape
+from arctic_orchestration.console.terminal import Console, escape, escape_unencodable
 from arctic_orchestration.errors import ArcticError, MissingExtra
 
 #: Each command in the order of the help: its module and object, and its help line.
@@ -109,6 +109,7 @@ def _options(
 
 def main() -> None:
     """Runs the command; invalid input leads to one message and exit code 2."""
+    escape_unencodable()
     try:
         app()
     except ArcticError as error:

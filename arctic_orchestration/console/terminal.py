@@ -6,8 +6,11 @@ half of a surrogate pair could not be printed at all. All commands print through
 ``escape`` writes it, or as JSON whose strings have such characters escaped.
 """
 
+import codecs
+import io
 import json
 import re
+import sys
 from typing import Any
 
 import rich.console
@@ -51,6 +54,13 @@ def json_text(document: Any, *, indent: int | None = None) -> str:
     return _IN_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def escape_unencodable() -> None:
+    """Makes standard output write letters that its encoding lacks as JSON escapes them."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        codecs.register_error("arctic", _escaped_letters)
+        sys.stdout.reconfigure(errors="arctic")
+
+
 class Console(rich.console.Console):
     """Rich's console; unescaped text does not control the terminal either, and ``:b:`` stays."""
 
@@ -63,6 +73,11 @@ class Console(rich.console.Console):
 
 def _form(value: Any) -> Any:
     return value.to_json()
+
+
+def _escaped_letters(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -1,5 +1,6 @@
 """Output of commands that cannot be written."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from arctic_orchestration.state import audit
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 
@@ -27,3 +30,33 @@ def test_output_that_cannot_be_written_is_one_message(command: str, unbuffered: 
     said = "error: standard output: No space left on device; what was changed before stays changed"
     assert " ".join(done.stderr.split()) == said
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_letters_that_the_output_cannot_encode_are_escaped(tmp_path: Path, encoding: str) -> None:
+    """For people and in JSON, which stays JSON; what can be encoded stays as it is."""
+    subject = "Łódź \N{SNOWFLAKE}\N{GRINNING FACE}"
+    database = Database.open(f"sqlite:///{tmp_path / 'arctic.db'}")
+    with database.begin() as tx:
+        actor = audit.Actor(name="Zoë", cluster="default")
+        audit.record(tx, actor, "queues", "pause", subject)
+    database.close()
+
+    def printed(*options: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "arctic_orchestration.cli", "audit", *options],
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONIOENCODING": encoding, "DAGSTER_HOME": str(tmp_path)},
+            timeout=PATIENCE_SECONDS,
+            check=True,
+        )
+        return done.stdout.decode("latin-1" if encoding == "latin-1" else "utf-8")
+
+    assert json.loads(printed("--json"))["records"][0]["subject"] == subject
+    shown = {
+        "ascii": (r"Zo\u00eb", r"\u0141\u00f3d\u017a \u2744\ud83d\ude00"),
+        "latin-1": ("Zoë", r"\u0141ód\u017a \u2744\ud83d\ude00"),
+        "utf-8": ("Zoë", subject),
+    }
+    text = printed()
+    assert all(part in text for part in shown[encoding])
