@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -109,6 +110,7 @@ def _options(
 
 def main() -> None:
     """Runs the command; invalid input leads to one message and exit code 2."""
+    _replace_closed_streams()
     escape_unencodable()
     try:
         app()
@@ -125,6 +127,13 @@ def main() -> None:
         # Python would try again at the end, and print a traceback of its own.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _fail(f"standard output: {error.strerror}; what was changed before stays changed", code=1)
+
+
+def _replace_closed_streams() -> None:
+    """Makes a stream that the caller closed (``>&-``) one to nowhere; Python has none for it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  (until the end)
 
 
 def _is_of_output(error: OSError) -> bool:

@@ -163,7 +163,8 @@ def _patience(url: sa.URL, busy_seconds: float) -> dict[str, Any]:
 
 def _sqlite_engine(url: sa.URL, busy_seconds: float) -> sa.Engine:
     if is_file(url):
-        Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # without the folder SQLite reports that it cannot open the file
+            Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
     engine = sa.create_engine(url, connect_args={"timeout": busy_seconds})
 
     def make_file(*_: object) -> None:

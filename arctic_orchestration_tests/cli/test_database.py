@@ -106,6 +106,8 @@ def test_a_dry_run_on_an_empty_database_makes_none(
     [
         ("mysql://user:secret@host/db", "expected a URL of sqlite:/// or postgresql://"),
         ("postgresql://user:secret@127.0.0.1:1/db", "The state database did not answer"),
+        # The folder cannot be made: it would lie in a file.
+        (f"sqlite:///{__file__}/folder/arctic.db", "unable to open database file"),
     ],
 )
 def test_a_database_that_cannot_be_used_is_one_message(

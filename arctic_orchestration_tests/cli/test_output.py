@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import locations
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 
@@ -60,3 +63,25 @@ def test_letters_that_the_output_cannot_encode_are_escaped(tmp_path: Path, encod
     }
     text = printed()
     assert all(part in text for part in shown[encoding])
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_stream_that_is_closed_leads_to_nowhere(tmp_path: Path, closed: int) -> None:
+    """As for a program that closed its own before it began the command; a question is refused."""
+    database = Database.open(f"sqlite:///{tmp_path / 'arctic.db'}")
+    with database.begin() as tx:
+        here = {"cluster": "default", "name": "here", "ticked_at": utc_now()}
+        tx.execute(sa.insert(locations).values(here))
+    database.close()
+    command = [sys.executable, "-m", "arctic_orchestration.cli"]
+    for words, code in ((["audit"], 0), (["locations", "unbind", "here"], 2)):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$@" {closed}>&-', "sh", *command, *words],
+            capture_output=True,
+            env=os.environ | {"DAGSTER_HOME": str(tmp_path)},
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
