@@ -101,7 +101,7 @@ class Calendar:
     def _listed(self, after: str | None) -> Iterator[str]:
         of_time = self._windows
         if of_time is None:
-            yield from filter(self.has, self._space.existing(None))
+            yield from filter(self.has, self._space.places)
             return
         until = self._at if self._last is None else min(self._at, self._last - _INSTANT)
         if after is not None and (window := window_of(of_time, self._time_part(after))):

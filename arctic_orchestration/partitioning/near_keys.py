@@ -1,7 +1,10 @@
 """Suggests the key of a definition that is most similar to an invalid text."""
 
+from collections.abc import Sequence
 from datetime import MAXYEAR, MINYEAR, datetime
 from difflib import get_close_matches
+from heapq import nlargest
+from os.path import commonprefix
 
 import dagster as dg
 
@@ -9,12 +12,19 @@ from arctic_orchestration.dagster_internals import get_timezone
 from arctic_orchestration.partitioning import windows
 from arctic_orchestration.partitioning.key_space import KeySpace, bounds, join, key_at
 
+#: The number of compared keys, those that begin alike: a comparison takes 20 microseconds.
+_COMPARED = 1_000
+
 
 def nearest(space: KeySpace, text: str) -> str | None:
     """Returns the key most similar to a text; None: none is similar, or not all keys are known."""
     definition = space.definition
     if isinstance(definition, dg.StaticPartitionsDefinition):
-        return next(iter(get_close_matches(text, definition.get_partition_keys(), n=1)), None)
+        keys: Sequence[str] = definition.get_partition_keys()
+        if len(keys) > _COMPARED:
+            alike = (len(commonprefix([key, text])) for key in keys)  # noqa: RUF071  (of letters)
+            keys = [key for _, key in nlargest(_COMPARED, zip(alike, keys, strict=True))]
+        return next(iter(get_close_matches(text, keys, n=1)), None)
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
         return _nearest_window(definition, text)
     parts = space.parts(text) if space.dimensions else None

@@ -1,10 +1,14 @@
 """The keys of definitions as they are listed, and the key that is nearest to a text."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any
 
 import pytest
 
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.partitioning import near_keys
 from arctic_orchestration.partitioning.calendar import Calendar
 from arctic_orchestration.partitioning.forms import definition_of
 from arctic_orchestration.partitioning.key_space import KeySpace, store_of
@@ -106,3 +110,35 @@ def test_dynamic_partitions_are_not_listed() -> None:
 def test_the_nearest_key(form: object, text: str, expected: str | None) -> None:
     """Of windows, the one in which the moment lies, or the first or last one."""
     assert nearest(space(form), text) == expected
+
+
+def test_the_nearest_of_many_keys_is_looked_for_among_those_that_begin_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of a hundred wrong keys of a request is compared, and a comparison takes long."""
+    compared = []
+
+    def matches(text: str, keys: Sequence[str], **how: Any) -> list[str]:
+        compared.append(len(keys))
+        return get_close_matches(text, keys, **how)
+
+    monkeypatch.setattr(near_keys, "get_close_matches", matches)
+    many = space({"static": [f"customer-{number:05}" for number in range(15_000)]})
+    assert nearest(many, "customer-14x99") == "customer-14999"
+    assert compared == [1000]
+
+
+def test_pages_of_static_keys_list_all_of_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dagster takes long for those of two dimensions."""
+    listed = []
+    existing = KeySpace.existing
+
+    def counted(of: KeySpace, at: datetime | None) -> tuple[str, ...]:
+        listed.append(of)
+        return existing(of, at)
+
+    monkeypatch.setattr(KeySpace, "existing", counted)
+    of_two = space({"multi": {"a": {"static": ["x", "y"]}, "b": {"static": ["1", "2"]}}})
+    pages = [Calendar(of_two, NOON, None, None).keys(after, 2) for after in (None, "x|2", "y|2")]
+    assert pages == [["x|1", "x|2"], ["y|1", "y|2"], []]
+    assert listed == [of_two]
