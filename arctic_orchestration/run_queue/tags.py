@@ -60,6 +60,8 @@ _PARENT = "dagster/parent_run_id"
 _NOTHING = "nothing"
 _NAMES = re.compile(r"[\s,;]+")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
+#: the characters of a sentence in a tag: Postgres refuses values above 2704 bytes, which it indexes
+_LONGEST = 600
 #: the number of assets that the name of a program lists
 _NAMED_ASSETS = 3
 
@@ -184,7 +186,7 @@ def tags_for(run: RunFacts, standing: Standing, rules: Rules, now: datetime) -> 
         tags[rate_key(name)] = Turn.WAITING.value
     # A run that is submitted again has fewer problems: its invalid tags were replaced.
     if standing.problems and (PROBLEM not in run.tags or _PARENT in run.tags):
-        tags[PROBLEM] = "; ".join(standing.problems)
+        tags[PROBLEM] = shortened("; ".join(standing.problems))
     if _PARENT in run.tags:
         # Belongs to the run that this one repeats.
         tags.update(
@@ -198,6 +200,11 @@ def tags_for(run: RunFacts, standing: Standing, rules: Rules, now: datetime) -> 
     elif rules.ages:
         tags.update(level_tags(standing.level, now, rules.seconds_per_level))
     return {key: value for key, value in tags.items() if run.tags.get(key) != value}
+
+
+def shortened(text: str) -> str:
+    """Returns the text as the value of a tag, without the end of one that is too long."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def level_tags(level: int, queued_at: datetime, seconds_per_level: int) -> dict[str, str]:

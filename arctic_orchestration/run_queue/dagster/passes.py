@@ -42,7 +42,7 @@ from arctic_orchestration.run_queue.limits import Limit, merged
 from arctic_orchestration.run_queue.pauses import Paused
 from arctic_orchestration.run_queue.plan import Plan, Planner, Wait
 from arctic_orchestration.run_queue.rules import Rules
-from arctic_orchestration.run_queue.tags import WAIT, Turn
+from arctic_orchestration.run_queue.tags import WAIT, Turn, shortened
 from arctic_orchestration.run_queue.windows import OpenWindows
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
@@ -286,7 +286,7 @@ class DaemonPasses:
                     job_name=self._queued[run_id][1].job,
                     run_id=run_id,
                 )
-                self._instance.add_run_tags(run_id, {WAIT: wait.reason})
+                self._instance.add_run_tags(run_id, {WAIT: shortened(wait.reason)})
                 self._news[run_id] = wait
             except Exception as error:
                 trouble.add(error, f"The wait of run {run_id} could not be reported")

@@ -1,5 +1,7 @@
 """The tags that runs are given when they are submitted, through a real instance."""
 
+import random
+import string
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -240,6 +242,22 @@ def test_names_that_no_rule_has_are_reported_on_the_run(ruled: Callable[..., Run
     assert ours(run)["arctic/window.night"] == "22:00-06:00 UTC"
     assert (ours(run)["arctic/queue"], ours(run)["arctic/level"]) == ("sails", "4")
     assert queue.status(run) is Status.QUEUED
+
+
+def test_what_is_too_long_for_a_tag_is_shortened(ruled: Callable[..., RunQueue]) -> None:
+    """Postgres refuses tags of some thousand bytes, and a run is queued with whatever tags."""
+    letters = random.Random(1)
+    words = ["".join(letters.choices(string.ascii_letters, k=12)) for _ in range(150)]
+    each = {"key": "who", "value": {"applyLimitPerUniqueValue": True}, "limit": 0}
+    queue = ruled(tag_concurrency_limits=[each])
+    run = queue.submit("load", tags={"arctic/group": ",".join(words), "who": "".join(words)})
+    assert queue.status(run) is Status.QUEUED
+    assert len(messages(queue, run)) == len(words)
+    assert queue.iterate() == []
+    stored = ours(queue.run(run))
+    assert stored["arctic/problem"].startswith(f"arctic/group: got '{words[0]}', expected one of")
+    assert stored["arctic/wait"].startswith(f"tag who={words[0]}")
+    assert all(stored[tag].endswith("...") for tag in ("arctic/problem", "arctic/wait"))
 
 
 def test_a_retried_run_keeps_its_level_and_takes_its_turn_again(
