@@ -98,6 +98,11 @@ def forget(tx: sa.Connection, cluster: str, run_ids: Collection[str]) -> None:
         tx.execute(sa.delete(queue_waits).where(queue_waits.c.cluster == cluster, theirs))
 
 
+def forget_all(tx: sa.Connection, cluster: str) -> None:
+    """Deletes all reported reasons: no pass will delete them."""
+    tx.execute(sa.delete(queue_waits).where(queue_waits.c.cluster == cluster))
+
+
 def note_pass(tx: sa.Connection, cluster: str, now: datetime, problem: str | None) -> None:
     """Stores the time of a pass over the queue."""
     values = {"passed_at": now, "problem": problem}

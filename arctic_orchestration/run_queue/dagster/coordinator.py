@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any, Self
 
 from dagster import Any as AnyConfig
@@ -25,6 +26,7 @@ from arctic_orchestration.dagster_internals import (
     registered_instance,
 )
 from arctic_orchestration.errors import ConfigurationError
+from arctic_orchestration.run_queue import waits
 from arctic_orchestration.run_queue.dagster import wakeups
 from arctic_orchestration.run_queue.dagster.caller import Asker, asker
 from arctic_orchestration.run_queue.dagster.passes import DaemonPasses
@@ -33,6 +35,8 @@ from arctic_orchestration.run_queue.limits import shown_limits
 from arctic_orchestration.run_queue.rules import KINDS, Rules
 from arctic_orchestration.run_queue.tags import QUEUED_AT, standing_of, tags_for
 from arctic_orchestration.run_queue.windows import OpenWindows
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
 
 #: Settings of ``concurrency.runs`` that override the limits of a run coordinator.
 _REPLACING = ("max_concurrent_runs", "tag_concurrency_limits")
@@ -120,6 +124,8 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
         if in_daemon():
             postgres_connections.reuse_in_instance(instance)
             migration_scripts.remember()
+            if self._rules.are_none:
+                _forget_waits()
 
     def get_run_queue_config(self) -> RunQueueConfig:
         """Returns the limits of this pass for the daemon, and the rules for other callers."""
@@ -178,3 +184,19 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
         if self._passes is not None:
             self._passes.close()
         super().dispose()
+
+
+def _forget_waits() -> None:
+    """Deletes what passes reported under rules that are gone: without rules there are no passes."""
+    try:
+        settings = Settings.from_environment()
+        if Database.is_missing(settings.database_url):
+            return
+        with (
+            closing(Database.open(settings.database_url, busy_seconds=5)) as database,
+            database.begin() as tx,
+        ):
+            waits.forget_all(tx, settings.cluster)
+    except Exception:
+        # Runs start all the same.
+        _log.exception("what runs waited for under earlier rules is still shown")

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,8 +12,10 @@ from dagster import DagsterRun
 from dagster import DagsterRunStatus as Status
 from dagster._core.storage.tags import PARENT_RUN_ID_TAG
 
-from arctic_orchestration.run_queue import levels
-from arctic_orchestration.run_queue.dagster import passes
+from arctic_orchestration import migration_scripts, postgres_connections
+from arctic_orchestration.run_queue import levels, waits
+from arctic_orchestration.run_queue.dagster import coordinator, passes
+from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
@@ -223,3 +226,24 @@ def test_a_queue_that_is_gone_counts_its_runs_in_no_other(
     jobs = sorted(new.run(run).job_name for run in new.iterate())
     # Two of default are in progress, by their rules if not by their tags.
     assert jobs == ["bill", "bill"]
+
+
+def test_without_rules_no_run_is_said_to_wait_for_them(
+    backend: str, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon without rules makes no passes that would delete what earlier ones reported."""
+    url = Settings.from_environment().database_url
+    ruled = make_queue(
+        backend, {**OURS, "config": {"groups": {"none": {"limit": 0, "match": {"job": "load"}}}}}
+    )
+    run = ruled.submit("load")
+    ruled.iterate()
+    with closing(Database.open(url)) as database, database.read() as tx:
+        assert waits.reported_waits(tx, "default").keys() == {run.run_id}
+    monkeypatch.setattr(coordinator, "in_daemon", lambda: True)
+    # What the process of the daemon keeps.
+    monkeypatch.setattr(postgres_connections, "reuse_in_instance", lambda _: None)
+    monkeypatch.setattr(migration_scripts, "remember", lambda: None)
+    assert make_queue(backend, OURS).iterate() == [run.run_id]
+    with closing(Database.open(url)) as database, database.read() as tx:
+        assert waits.reported_waits(tx, "default") == {}
