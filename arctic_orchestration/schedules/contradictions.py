@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from croniter import CroniterError
+
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import format_duration
 from arctic_orchestration.schedules import cycles
@@ -23,7 +25,7 @@ from arctic_orchestration.schedules.coincidence import (
 from arctic_orchestration.schedules.constraints.checks_passed import ChecksPassed
 from arctic_orchestration.schedules.constraints.delay import Delay
 from arctic_orchestration.schedules.constraints.idle import Idle
-from arctic_orchestration.schedules.constraints.window import Window, ever_open
+from arctic_orchestration.schedules.constraints.window import BEGIN, Window, ever_open
 from arctic_orchestration.schedules.triggers import (
     AllOf,
     AnyOf,
@@ -54,6 +56,8 @@ def contradictions(schedule: "Schedule", *, field: str = "") -> list[InvalidInpu
         field: the path that prefixes problems; default ``Schedule(name)``.
     """
     path = field or f"Schedule({schedule.name})"
+    if problems := list(_without_ticks(schedule, path)):
+        return problems
     problems = list(_of_trigger(schedule, schedule.trigger, f"{path}.trigger", path))
     if not schedule.timeout:
         problems.append(InvalidInput(f"{path}.timeout", "0s", "a duration longer than 0s"))
@@ -63,6 +67,17 @@ def contradictions(schedule: "Schedule", *, field: str = "") -> list[InvalidInpu
     if schedule.constraints:
         problems.extend(_of_constraints(schedule, path))
     return problems
+
+
+def _without_ticks(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:
+    """Yields cron expressions whose ``H`` has no tick under the name of the schedule."""
+    for place, leaf in schedule.trigger.places(f"{path}.trigger"):
+        if isinstance(leaf, Cron) and leaf.is_hashed:
+            try:
+                leaf.next_tick(BEGIN, schedule.name)
+            except CroniterError:
+                expected = f"ticks: H gives no date that exists for the name {schedule.name}"
+                yield InvalidInput(f"{place}.expression", leaf.expression, expected)
 
 
 def _of_partitions(schedule: "Schedule", path: str) -> Iterator[InvalidInput]:

@@ -39,6 +39,7 @@ _PROMPT = timedelta(minutes=1)
 _ANY_WALL_TIME = datetime.fromisoformat("2000-01-01")
 #: croniter draws these again at each evaluation; FRI, MAR and APR are names.
 _RANDOM = re.compile(r"(?:^|[\s,])r(?:$|[\s,(/])")
+_HASHED = re.compile(r"(?:^|\s)h(?:$|[\s(/])", re.IGNORECASE)
 #: croniter would spread these by the hash of the name, down to the second.
 NAMED = {
     "@yearly": "0 0 1 1 *",
@@ -54,9 +55,9 @@ NAMED = {
 class Cron(Leaf):
     """Fires at each tick of ``expression`` in ``timezone``.
 
-    ``H`` in a field spreads schedules by a hash of their name. ``catch_up`` decides which ticks
-    missed during downtime are made up: only the ``latest``, ``all`` (the newest ``catch_up_limit``)
-    or ``none``; never one older than ``grace``.
+    ``H`` in a field spreads schedules by a hash of their name; as the day, over 1 to 28, which each
+    month has. ``catch_up`` decides which ticks missed during downtime are made up: only the
+    ``latest``, ``all`` (the newest ``catch_up_limit``) or ``none``; never one older than ``grace``.
     """
 
     kind: Literal["cron"] = "cron"
@@ -187,6 +188,11 @@ class Cron(Leaf):
         return (first,) if self.dst == "first" else (second,)
 
     @property
+    def is_hashed(self) -> bool:
+        """Whether its ticks depend on the name of the schedule."""
+        return _HASHED.search(self.expression) is not None
+
+    @property
     def _follows_real_time(self) -> bool:
         fields = NAMED.get(self.expression, self.expression)
         hours: Sequence[object] = croniter.expand(fields, hash_id=b"H")[0][1]
@@ -195,7 +201,10 @@ class Cron(Leaf):
 
 def _walls(expression: str, begin: datetime, name: str) -> "croniter[datetime]":
     """Returns the wall times of an expression after ``begin``."""
-    fields = NAMED.get(expression, expression)
+    minute, hour, day, *others = NAMED.get(expression, expression).split()
+    # Of the days 29 to 31 some months have none: a hash of these would leave runs out.
+    day = "H(1-28)" if day in ("H", "h") else day
+    fields = " ".join((minute, hour, day, *others))
     return croniter(fields, begin, ret_type=datetime, hash_id=name.encode() or b"H")
 
 

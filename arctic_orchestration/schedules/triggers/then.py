@@ -35,7 +35,7 @@ class Then(Combined):
     def _in_order(cls, value: tuple[Trigger, ...]) -> tuple[Trigger, ...]:
         if len(value) != 2 or not isinstance(value[0], Cron):
             raise ValueError("two triggers, of which the first is a cron")
-        if "H" in value[0].expression.split():
+        if value[0].is_hashed:
             raise ValueError("a cron without H")
         problem = next(_uncountable(value[1]), None)
         if problem is not None:

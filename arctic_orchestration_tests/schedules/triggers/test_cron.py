@@ -14,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration_tests.schedules.triggers.ticking import POLICIES, moment, shown, ticks
 
@@ -194,6 +195,28 @@ def test_h_of_a_schedule_is_always_the_same_moment() -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == first.isoformat()
+
+
+def test_h_is_a_day_that_each_month_has() -> None:
+    """A tick in each of February to December for 300 names, and one where H gives the month."""
+    for name in (f"schedule_{n}" for n in range(300)):
+        found = ticks(on.cron("0 0 H * *"), moment("01-31"), moment("12-31"), name=name)
+        assert [tick.month for tick in found] == list(range(2, 13))
+        assert on.cron("H H H H *").next_tick(moment("01-01"), name)
+        assert on.cron("0 0 h 2 *").next_tick(moment("01-01"), name)
+
+
+def test_h_without_a_tick_under_the_name_is_refused() -> None:
+    """30 February: its timer would stop each tick of the scheduler, with all other schedules."""
+    trigger = on.cron("0 0 30 H *") | on.cron("0 4 * * *")
+    refused = []
+    for name in (f"s{n}" for n in range(100)):
+        try:
+            Schedule(name=name, target="j", trigger=trigger)
+        except InvalidDefinition as error:
+            refused.append((name, [problem.field for problem in error.problems]))
+    assert refused
+    assert refused[0][1] == [f"Schedule({refused[0][0]}).trigger.any_of[0].cron.expression"]
 
 
 # ── refusals ──────────────────────────────────────────────────────────────────────────────

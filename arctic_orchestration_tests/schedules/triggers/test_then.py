@@ -109,6 +109,9 @@ def test_a_then_that_cannot_be_evaluated_is_refused(fields: dict[str, Any], plac
     [
         (on.partitions("a"), on.partitions("b"), "two triggers, of which the first is a cron"),
         (on.cron("H 4 * * *"), on.partitions("a"), "a cron without H"),
+        (on.cron("h 4 * * *"), on.partitions("a"), "a cron without H"),
+        (on.cron("H/20 4 * * *"), on.partitions("a"), "a cron without H"),
+        (on.cron("0 4 * * H(1-5)"), on.partitions("a"), "a cron without H"),
         (HOURLY, on.partitions("a") | on.quiet("b", "5m"), "but not quiet"),
         (HOURLY, on.partitions("a", count=2), "but not partitions with count or complete"),
         (HOURLY, on.run("j", count=2), "but not run with a count"),
