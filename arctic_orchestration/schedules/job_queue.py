@@ -13,12 +13,13 @@ from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.notifications import outbox
 from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.schedules import fired_partitions, job_notices, resources
-from arctic_orchestration.schedules.jobs import ACTIVE, Job, JobMove, JobState, check_move
+from arctic_orchestration.schedules.jobs import ACTIVE, WAITING, Job, JobMove, JobState, check_move
 from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.tables import job_events, job_history, jobs
 
 _NEW_JOBS = sa.insert(jobs)
 _NEW_HISTORY = sa.insert(job_history)
+_UNREADABLE = "what it has counted cannot be read: another version of the package wrote it"
 _EVENT_COLUMNS = ("job_id", "leaf", "number", "location_id", "partition")
 
 
@@ -62,7 +63,8 @@ class JobQueue:
     ) -> list[Job]:
         """Returns the jobs for which ``where`` holds, with the changes of this transaction.
 
-        A ``query`` of all job columns may replace it, with its parameters ``given``.
+        A ``query`` of all job columns may replace it, with its parameters ``given``. A waiting job
+        whose arrivals cannot be read is discarded: it must not stop the others.
         """
         statement = sa.select(jobs).where(*where) if query is None else query
         found = []
@@ -72,7 +74,18 @@ class JobQueue:
             values = dict(zip(names, row, strict=False))
             job = self._jobs.get(values["id"]) or Job.from_row(values)
             self._jobs[job.id] = job
-            found.append(job)
+            if job.state in WAITING and not job.arrivals:
+                self.move(
+                    job,
+                    JobState.DISCARDED,
+                    _UNREADABLE,
+                    notice=Notice.JOB_DISCARDED,
+                    next_check_at=None,
+                    held_by=None,
+                    ended_at=self.now,
+                )
+            else:
+                found.append(job)
         return found
 
     def by_ids(self, ids: Iterable[str]) -> dict[str, Job]:

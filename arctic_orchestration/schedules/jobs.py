@@ -137,8 +137,11 @@ class Job:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "Job":
-        """Reads a job from a row of ``arctic_jobs``."""
-        arrivals = tuple(map(Arrivals.from_json, from_json(row["arrivals"])))
+        """Reads a job from a row of ``arctic_jobs``; arrivals that cannot be read are left out."""
+        try:
+            arrivals = tuple(map(Arrivals.from_json, from_json(row["arrivals"])))
+        except (TypeError, ValueError):
+            arrivals = ()
         return cls(**{**row, "state": JobState(row["state"]), "arrivals": arrivals})
 
     def to_row(self, names: Sequence[str] | None = None) -> dict[str, Any]:

@@ -72,6 +72,30 @@ def _first_status(schedule: Schedule) -> ScheduleStatus:
     return ScheduleStatus.ENABLED if schedule.enabled else ScheduleStatus.SUSPENDED
 
 
+def _parsed(row: Sequence[Any], spec: str) -> StoredSchedule:
+    """Reads a schedule from its light columns and its definition; raises what is wrong in them."""
+    id, name, version, origin, status, status_at, counts_from, until = row
+    schedule = Schedule.stored(json.loads(spec))
+    leaves = schedule.trigger.leaves
+    return StoredSchedule(
+        id=id,
+        name=name,
+        version=version,
+        origin=Origin(origin),
+        status=ScheduleStatus(status),
+        schedule=schedule,
+        leaves=leaves,
+        notes_firings=schedule.trigger.notes_firings,
+        is_scoped=schedule.partitions != "none"
+        or any(leaf.source.per is not None for leaf in leaves),
+        kept=kept_for_all(schedule.trigger),
+        restarted=tuple(n for n, leaf in enumerate(leaves) if leaf.restarts_at_launch),
+        status_at=status_at,
+        counts_from=counts_from,
+        until_event=until,
+    )
+
+
 class ScheduleStore:
     """Reads and writes schedules; caches parsed ones."""
 
@@ -302,30 +326,11 @@ class ScheduleStore:
         wanted = dialect.among(tx, schedules.c.id, list(missing))
         for id, spec in tx.execute(query.where(wanted)).all():
             try:
-                schedule = Schedule.stored(json.loads(spec))
-            except InvalidDefinition as error:
+                self._known[missing[id]] = _parsed(missing[id], spec)
+            except Exception as error:
                 # Written by another version of the package. The others must not wait for it.
-                self._set_problem(tx, id, str(error))
-                continue
-            _, name, version, origin, status, status_at, counts_from, until = missing[id]
-            leaves = schedule.trigger.leaves
-            self._known[missing[id]] = StoredSchedule(
-                id=id,
-                name=name,
-                version=version,
-                origin=Origin(origin),
-                status=ScheduleStatus(status),
-                schedule=schedule,
-                leaves=leaves,
-                notes_firings=schedule.trigger.notes_firings,
-                is_scoped=schedule.partitions != "none"
-                or any(leaf.source.per is not None for leaf in leaves),
-                kept=kept_for_all(schedule.trigger),
-                restarted=tuple(n for n, leaf in enumerate(leaves) if leaf.restarts_at_launch),
-                status_at=status_at,
-                counts_from=counts_from,
-                until_event=until,
-            )
+                known = isinstance(error, InvalidDefinition)
+                self._set_problem(tx, id, str(error) if known else repr(error))
 
     def _set_problem(self, tx: sa.Connection, id: str, problem: str) -> None:
         this = (schedules.c.id == id) & schedules.c.problem.is_distinct_from(problem)
