@@ -39,6 +39,7 @@ from arctic_orchestration.schedules import (
     refused_requests,
     retention,
     schedule,
+    timers,
 )
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.checker import CHECKED_AT_ONCE, Checker
@@ -143,8 +144,7 @@ class Engine:
         self._unsure.clear()
         self._notes.clear()
         narrowing = Narrowing(most=EVENTS_AT_ONCE)
-        reads, more = 0, True
-        self._remarks = ()
+        reads, more, self._remarks = 0, True, ()
         with collector_paused():
             while (
                 more and reads < self.readings_per_tick and counts["unreadable"] < _ASIDE_PER_TICK
@@ -224,6 +224,7 @@ class Engine:
                 self._deploy(tx, location, now, done)
             queue = JobQueue(tx, now)
             if not (self._deployed or reading.more):
+                timers.begin_again(tx, location, self.store, now)
                 deferred_arrivals.try_again(queue, location, self.store, self.targets, now)
                 fired = count_again(queue, reading.location, self.store, self.targets, self.feed)
                 done["fired"] += fired
@@ -339,12 +340,11 @@ class Engine:
             location = self._locked(tx)
             launch_requests.renew(tx, location, [tick for tick in launched if tick is not None])
             queue = JobQueue(tx, now)
-            tick = self.ticks.current
             refused = refused_requests.fail_refused(queue, location, self.ticks)
             queue.flush()
             later = self._unsure | self._unasked(queue, location, ended)
             requests = launch_requests.hand_out(
-                queue, location, self.targets, tick, ended, later=later
+                queue, location, self.targets, self.ticks.current, ended, later=later
             )
             requests = refused_requests.put_last(queue, requests, refused)
             queue.flush()

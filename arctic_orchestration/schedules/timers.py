@@ -1,7 +1,7 @@
 """The timers of leaves that fire by time: a row for each, with the next tick to deliver."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -10,7 +10,7 @@ from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import Ticks
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import timers
+from arctic_orchestration.state.tables import schedules, timers
 
 if TYPE_CHECKING:
     from arctic_orchestration.schedules.store import ScheduleStore
@@ -40,6 +40,16 @@ def start(
     ]
     if rows:
         tx.execute(dialect.insert(tx, timers).on_conflict_do_nothing(), rows)
+
+
+def begin_again(
+    tx: sa.Connection, location: Location, store: "ScheduleStore", now: datetime
+) -> None:
+    """Starts the timers of windows that had no further end: new code may give more of them."""
+    here = (schedules.c.location_id == location.id) & schedules.c.spec.contains('"partition_end"')
+    found = store.by_ids(tx, tx.execute(sa.select(schedules.c.id).where(here)).scalars())
+    taking = [one for one in found.values() if one.takes_events and one.until_event is None]
+    start(tx, location, [(one.id, one.schedule) for one in taking], now)
 
 
 def restart(tx: sa.Connection, of: Iterable[tuple["StoredSchedule", int, datetime]]) -> None:
@@ -120,6 +130,8 @@ def due(
             ended.append({"of": row.schedule_id, "at_leaf": row.leaf})
             continue
         ticks = _ticks(schedule, row.leaf, row.due_at, now, windows)
+        if ticks is None:
+            continue
         # After a clock was set back, the newest delivered tick would come again.
         deliver = [at for at in ticks.deliver if at != row.last_at]
         found.extend((schedule, row.leaf, at) for at in deliver)
@@ -139,13 +151,12 @@ def due(
 
 def _ticks(
     stored: "StoredSchedule", leaf: int, due_at: datetime, now: datetime, windows: "Placing"
-) -> Ticks:
-    # A broken rule of one schedule must not stop the others.
+) -> Ticks | None:
+    # A broken rule of one schedule must not stop the others: its ticks stay due.
     try:
         clock = stored.leaves[leaf].clock
         if clock is not None and clock.after is not None:
             return windows.ends(stored, clock.after, due_at, now)
         return stored.leaves[leaf].ticks_due(due_at, now, stored.name)
     except Exception:
-        # Evaluated again a minute later, with the same tick still due.
-        return Ticks(deliver=(), next_at=now + timedelta(minutes=1))
+        return None

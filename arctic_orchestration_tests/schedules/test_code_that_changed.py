@@ -130,3 +130,32 @@ def _store(here: World, form: dict[str, Any]) -> None:
     with here.database.begin() as tx:
         place = locked(tx, "default", "here")
         ScheduleStore().add(tx, place, [Schedule.stored(form)], Origin.API, at(1))
+
+
+def test_an_end_of_a_window_waits_for_the_code_that_knows_it(lake: MakeWorld) -> None:
+    """At six the target cannot be looked up; two hours later it can, and the day runs."""
+    here = lake(daily(trigger=on.partition_end("6h")))
+    known, here.engine.targets = here.engine.targets, Lost(read_declared({"assets": ASSETS}))
+    for minute in (0, 1, 30, 119):
+        here.tick(DAY + 6 * HOUR + 60 * minute)
+    assert runs(here) == []
+    here.engine.targets = known
+    here.tick(DAY + 8 * HOUR)
+    assert runs(here) == ["2026-01-01"]
+    here.tick(2 * DAY + 6 * HOUR)
+    assert runs(here) == ["2026-01-01", "2026-01-02"]
+
+
+def test_ends_of_windows_are_waited_for_again_where_the_code_gives_more(lake: MakeWorld) -> None:
+    """Partitions that end with the second day; then the code is deployed without an end."""
+    until = {"daily": {"start": "2026-01-01", "end": "2026-01-03"}}
+    summary = {**ASSETS["summary"], "partitions": until}
+    here = lake(daily(trigger=on.partition_end()), assets={**ASSETS, "summary": summary})
+    for day in range(1, 5):
+        here.tick(day * DAY)
+    assert runs(here) == ["2026-01-01", "2026-01-02"]
+    here.targets = Declared(read_declared({"assets": ASSETS}))
+    here.engine = here.new_engine()
+    here.tick(4 * DAY + HOUR)
+    here.tick(5 * DAY)
+    assert runs(here) == ["2026-01-01", "2026-01-02", "2026-01-05"]
