@@ -8,6 +8,7 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
+from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.event_log.feed import LookedUpFeed, Position
 from arctic_orchestration.schedules.deferred_arrivals import unchecked
 from arctic_orchestration.schedules.job_queue import JobQueue
@@ -134,6 +135,9 @@ class MissingPartitions:
             if mapping is None:
                 return None
             return leaf.wanted_of(mapping.sources_of(job.scope, self._queue.now))
+        except DatabaseUnavailable:
+            # Without an answer the job would wait for ever: the next tick asks again.
+            raise
         except Exception:
             return None
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.event_log.escaping import is_storable
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.jobs import COMMON
@@ -98,13 +99,17 @@ class Placing:
                 named = self._named_by(match)
             except Exception as error:
                 named = ()
-                deferred.append(Deferred(match=match, waits_for="match", reason=str(error)))
+                deferred.append(_not_looked_up(match, error))
             if named is None:
                 mapped[match.stored.id, match.leaf].append(match)
             elif named != _UNSCOPED:
                 scopes[id(match)] = named
         for of_leaf in mapped.values():
-            self._map(of_leaf, scopes, deferred)
+            try:
+                self._map(of_leaf, scopes, deferred)
+            except DatabaseUnavailable as error:
+                scopes.update((id(match), ()) for match in of_leaf)
+                deferred += [_not_looked_up(match, error) for match in of_leaf]
         return scopes
 
     def _named_by(self, match: Match) -> Sequence[str] | None:
@@ -134,6 +139,8 @@ class Placing:
         ranges: dict[str, Sequence[str]] = {}
         try:
             mapping = self.map_of(matches[0].stored, matches[0].leaf)
+        except DatabaseUnavailable:
+            raise
         except Exception as error:
             problems = {_key_of(match.event): str(error) for match in matches}
         else:
@@ -220,6 +227,12 @@ class Placing:
         return self._partitions[stored.id]
 
 
+def _not_looked_up(match: Match, error: Exception) -> Deferred:
+    """Defers a match: a storage is asked again in the next tick, other code when it is deployed."""
+    waits_for = "code" if isinstance(error, DatabaseUnavailable) else "match"
+    return Deferred(match=match, waits_for=waits_for, reason=str(error))
+
+
 def _unusable(scope: str) -> str | None:
     """Returns why a target partition cannot be a scope; None: it can.
 
@@ -238,6 +251,8 @@ def _mapped(
     """Returns the target partitions of keys, and the reasons why some could not be mapped."""
     try:
         return mapping.targets_of(keys, at), {}
+    except DatabaseUnavailable:
+        raise
     except Exception:
         # A key that fails must not affect the others.
         found: dict[str, tuple[str, ...]] = {}
@@ -283,6 +298,8 @@ def _ranges(
             continue
         try:
             found[key] = mapping.between(*edges)
+        except DatabaseUnavailable:
+            raise
         except Exception as error:
             problems[key] = f"the partitions {key} could not be listed: {error}"
     return found

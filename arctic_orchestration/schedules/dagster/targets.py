@@ -1,13 +1,14 @@
 """Finds the jobs, assets and partitions of the code location that a schedule names."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import dagster as dg
 
 from arctic_orchestration.dagster_internals import AssetGraph
-from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.errors import DatabaseUnavailable, InvalidDefinition, InvalidInput
 from arctic_orchestration.partitioning import windows
 from arctic_orchestration.partitioning.maps import DimensionMap
 from arctic_orchestration.partitioning.target import PartitionedTarget
@@ -303,10 +304,12 @@ class RepositoryTargets:
         return DimensionMap(definition, dimension, self._keys_of)
 
     def _keys_of(self, dynamic: str) -> Sequence[str]:
-        return self._instance.get_dynamic_partitions(dynamic)
+        with _translated():
+            return self._instance.get_dynamic_partitions(dynamic)
 
     def _materialized(self, asset: str) -> Collection[str]:
-        return self._instance.get_materialized_partitions(asset_key(asset))
+        with _translated():
+            return self._instance.get_materialized_partitions(asset_key(asset))
 
     def partitions_definition(self, target: Target) -> dg.PartitionsDefinition[Any] | None:
         """Returns the target's partitions definition, or None."""
@@ -315,6 +318,15 @@ class RepositoryTargets:
     def _partitions_definitions(self, target: Target) -> list[dg.PartitionsDefinition[Any]]:
         """Returns the different partitions definitions of the target's parts."""
         return definitions_of(self._repository, target)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # Besides the driver's errors, dagster-postgres raises errors of its own.
+        raise DatabaseUnavailable(f"Dagster's storage did not answer: {error}") from error
 
 
 def _some(names: Iterable[str]) -> str:
