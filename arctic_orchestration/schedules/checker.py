@@ -77,6 +77,8 @@ class Checker:
         self._targets = targets
         self._now = queue.now
         self._facts = Gathered(queue.tx, location, surroundings or Surroundings(), queue.now)
+        #: by schedule: jobs that may join a range, by partition, and the range of each partition
+        self._adjacent: dict[str, tuple[dict[str, Job], dict[str, Sequence[str]]]] = {}
         #: what admitted jobs hold from now on: resource, job and time
         self._holds: list[tuple[str, str, datetime]] = []
         names = ("checked", "fired", "admitted", "held", "failed", "discarded")
@@ -260,22 +262,35 @@ class Checker:
 
     def _joined(self, job: Job, stored: StoredSchedule) -> Job:
         """Returns the job merged with jobs of adjacent partitions that may be launched now, too."""
-        schedule = stored.schedule
-        others = {
+        if stored.id not in self._adjacent:
+            self._adjacent[stored.id] = self._joinable(stored)
+        others, ranges = self._adjacent[stored.id]
+        scope = str(job.scope)
+        keys = ranges.get(scope, ())
+        if not keys or not all(map(self._waits, (others[key] for key in keys))):
+            left = [key for key, other in others.items() if key != scope and self._waits(other)]
+            found = self._targets.ranges(stored.schedule.target, [scope, *left])
+            (keys,) = (keys for keys in found if scope in keys)
+        return join(self._queue, job, [others[key] for key in keys if key != scope], keys)
+
+    def _joinable(self, stored: StoredSchedule) -> tuple[dict[str, Job], dict[str, Sequence[str]]]:
+        """Returns the jobs of a schedule that may join a range, and the range of each partition."""
+        jobs_by_key = {
             str(other.scope): other
             for other in self._queue.load(
                 jobs.c.schedule_id == stored.id,
                 jobs.c.scope.is_not(None),
                 jobs.c.state == JobState.WAITING_CONSTRAINTS.value,
-                jobs.c.id != job.id,
             )
-            if self._queue.current(other).state is JobState.WAITING_CONSTRAINTS
+            if self._waits(other)
             and other.partition_start == other.partition_end == other.scope
-            and self._may_join(other, schedule)
+            and self._may_join(other, stored.schedule)
         }
-        ranges = self._targets.ranges(schedule.target, [str(job.scope), *others])
-        (keys,) = (keys for keys in ranges if job.scope in keys)
-        return join(self._queue, job, [others[key] for key in keys if key != job.scope], keys)
+        found = self._targets.ranges(stored.schedule.target, list(jobs_by_key))
+        return jobs_by_key, {key: keys for keys in found for key in keys}
+
+    def _waits(self, job: Job) -> bool:
+        return self._queue.current(job).state is JobState.WAITING_CONSTRAINTS
 
     def _may_join(self, job: Job, schedule: Schedule) -> bool:
         """Returns whether only counting constraints could hold a job: a range counts once."""

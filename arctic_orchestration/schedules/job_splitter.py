@@ -79,15 +79,15 @@ def join(queue: JobQueue, job: Job, others: Sequence[Job], keys: Sequence[str]) 
         return job
     queue.flush()
     events = sa.select(job_events.c.leaf, job_events.c.number, job_events.c.partition)
+    own = queue.tx.execute(events.where(job_events.c.job_id == job.id)).all()
+    of_others = dialect.among(queue.tx, job_events.c.job_id, [other.id for other in others])
+    found = queue.tx.execute(events.where(of_others)).all()
+    taken = {(row.leaf, row.number) for row in own}
+    for row in found:
+        if (row.leaf, row.number) not in taken:
+            taken.add((row.leaf, row.number))
+            queue.attach(job, row.leaf, row.number, row.partition)
     for other in others:
-        taken = sa.select(job_events.c.leaf, job_events.c.number).where(
-            job_events.c.job_id == job.id
-        )
-        mine = {tuple(row) for row in queue.tx.execute(taken)}
-        for row in queue.tx.execute(events.where(job_events.c.job_id == other.id)).all():
-            if (row.leaf, row.number) not in mine:
-                queue.attach(job, row.leaf, row.number, row.partition)
-        queue.flush()
         queue.move(other, JobState.DISCARDED, joined_text(keys[0], keys[-1]),
                    next_check_at=None, held_by=None, ended_at=queue.now)  # fmt: skip
     return queue.change(job, partition_start=keys[0], partition_end=keys[-1])

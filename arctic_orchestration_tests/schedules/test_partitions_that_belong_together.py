@@ -1,5 +1,6 @@
 """Counting partitions that belong together, and arrivals that wait or match nothing."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
@@ -11,7 +12,7 @@ from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.schedules import control, job_control
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.declared_assets import DeclaredAsset
-from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.schedule import Schedule, Target
 from arctic_orchestration.schedules.simulator import DeclaredAssets, read_declared
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.partition_tables import deferred_arrivals
@@ -110,6 +111,48 @@ def test_a_range_is_one_run_of_adjacent_partitions(lake: MakeWorld) -> None:
         here.feed.arrive("raw/payments", f"2026-01-{day:02d}")
     here.tick(20 * DAY)
     assert runs(here) == ["2026-01-01..2026-01-03", "2026-01-05..2026-01-06", "2026-01-09"]
+
+
+def test_many_days_join_a_range_in_as_many_statements_as_few(lake: MakeWorld) -> None:
+    """A backfill of 4,000 days read the events of the run for each day: 19 s, in one tick."""
+    here = lake(daily(trigger=on.partitions("raw/days"), partitions="range"))
+    statements: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    sa.event.listen(here.database.engine, "before_cursor_execute", note)
+    counts = []
+    for first, days in ((1, 2), (5, 4), (11, 15)):
+        for day in range(first, first + days):
+            here.feed.arrive("raw/days", f"2026-01-{day:02}")
+        statements.clear()
+        here.tick(40 * DAY + first)
+        counts.append(len(statements))
+    sa.event.remove(here.database.engine, "before_cursor_execute", note)
+    assert runs(here)[1:] == ["2026-01-05..2026-01-08", "2026-01-11..2026-01-25"]
+    assert counts[1] == counts[2]
+
+
+def test_ranges_of_scattered_days_are_computed_once(
+    lake: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for each of the days: 2,000 of them took 34 s, in one tick."""
+    here, asked = lake(daily(trigger=on.partitions("raw/days"), partitions="range")), []
+    ranges = here.engine.targets.ranges
+
+    def noted(target: Target, partitions: Sequence[str]) -> list[list[str]]:
+        asked.append(len(partitions))
+        return ranges(target, partitions)
+
+    monkeypatch.setattr(here.engine.targets, "ranges", noted)
+    for day in range(1, 28, 3):
+        here.feed.arrive("raw/days", f"2026-01-{day:02}")
+        here.feed.arrive("raw/days", f"2026-01-{day + 1:02}")
+    here.tick(40 * DAY)
+    days = [(f"2026-01-{day:02}", f"2026-01-{day + 1:02}") for day in range(1, 28, 3)]
+    assert runs(here) == [f"{first}..{last}" for first, last in days]
+    assert asked == [18]
 
 
 def test_what_maps_to_nothing_is_kept_and_spends_nothing(lake: MakeWorld) -> None:
