@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sa
 
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.schedule import Schedule, digest, digest_of_forms
+from arctic_orchestration.schedules.schedule import Schedule, digest, digest_of_forms, form_of
 from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.tables import deleted_schedules, schedules
 
@@ -38,7 +38,7 @@ def note(tx: sa.Connection, location: Location, schedule_id: str) -> None:
     query = sa.select(schedules.c.name, schedules.c.declared_digest, schedules.c.spec)
     row = tx.execute(query.where(schedules.c.id == schedule_id)).one()
     # Deployed by a version that did not record it: the stored definition counts as declared.
-    declared = row.declared_digest or digest_of_forms([json.loads(row.spec)])
+    declared = row.declared_digest or digest_of_forms([form_of(row.spec)])
     restored(tx, location, [row.name])
     values = {"location_id": location.id, "name": row.name, "declared_digest": declared}
     tx.execute(sa.insert(deleted_schedules).values(values))

@@ -3,13 +3,13 @@
 Jobs of a schedule in shadow get none, but for those that were launched before.
 """
 
-import json
 from collections.abc import Iterable
 
 import sqlalchemy as sa
 
 from arctic_orchestration.notifications.outbox import News, Notice
 from arctic_orchestration.schedules.jobs import JobMove, JobState
+from arctic_orchestration.schedules.schedule import form_of
 from arctic_orchestration.schedules.stored_schedule import ScheduleStatus
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import schedules
@@ -38,5 +38,5 @@ def of_moves(tx: sa.Connection, moves: Iterable[tuple[JobMove, Notice]]) -> list
 
 
 def _tags_of(spec: str) -> dict[str, str]:
-    form = json.loads(spec)
+    form = form_of(spec)
     return dict(form.get("tags") or {})

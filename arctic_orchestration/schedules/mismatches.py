@@ -6,7 +6,6 @@ definition, and another location may be deployed later: these only get remarks. 
 with partitions whose runs get none, because its function may not read them.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,7 +22,7 @@ from arctic_orchestration.schedules.inventory import Inventory, assets_of, inven
 from arctic_orchestration.schedules.inventory import store as keep
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.lookup import near
-from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.schedule import Schedule, form_of
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
 from arctic_orchestration.schedules.triggers import Check, Elapsed, Partitions, Requests, Run
@@ -320,7 +319,7 @@ def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str
     )
     found = set()
     for row in rows:
-        form = json.loads(row.spec)
+        form = form_of(row.spec)
         target = form.get("target", {})
         if not isinstance(target, dict):
             # Of another version of the package; the store reports it.

@@ -108,7 +108,15 @@ def undecided(queue: JobQueue, query: sa.Select[Any], names: Sequence[str]) -> l
     hooked = sa.select(jobs.c.id).join(schedules, schedules.c.id == jobs.c.schedule_id)
     mine = (schedules.c.origin == Origin.CODE.value) & schedules.c.name.in_(names)
     found = queue.tx.execute(hooked.where(jobs.c.id.in_(list(by_id)), mine)).scalars()
-    return [by_id[id] for id in found if _DECIDED not in json.loads(by_id[id].launch or "{}")]
+    return [by_id[id] for id in found if not _is_decided(by_id[id])]
+
+
+def _is_decided(job: Job) -> bool:
+    try:
+        return _DECIDED in json.loads(job.launch or "{}")
+    except (TypeError, ValueError):
+        # To be asked about: then it fails, and no other job with it.
+        return False
 
 
 def decide(queue: JobQueue, job_id: str, answer: Answer) -> None:

@@ -281,6 +281,15 @@ class Schedule(Specification):
         return self.model_dump(mode="json", exclude_defaults=False)
 
 
+def form_of(spec: str) -> Mapping[str, Any]:
+    """Returns the form in a stored text; empty: it is none, as the store reports."""
+    try:
+        form = json.loads(spec)
+    except ValueError:
+        return {}
+    return form if isinstance(form, dict) else {}
+
+
 def digest(schedules: Iterable[Schedule]) -> str:
     """Returns a text that changes when one of the schedules does."""
     return digest_of_forms(schedule.to_form() for schedule in schedules)

@@ -1,6 +1,5 @@
 """Finds cycles among the stored schedules of a location; see :mod:`.cycles`."""
 
-import json
 from collections import defaultdict
 from collections.abc import Collection
 
@@ -9,6 +8,7 @@ import sqlalchemy as sa
 from arctic_orchestration.schedules.cycles import Cycle, JobAssets, cycles, run_keys
 from arctic_orchestration.schedules.inventory import job_assets
 from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.schedule import form_of
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.state.tables import schedule_keys, schedules
 
@@ -42,7 +42,7 @@ def _suspects(tx: sa.Connection, location: Location, made: JobAssets) -> set[str
     writes = {}
     for row in rows:
         if row.id in heard:
-            target = json.loads(row.spec).get("target", {})
+            target = form_of(row.spec).get("target", {})
             if not isinstance(target, dict):
                 # Of another version of the package; the store reports it.
                 continue

@@ -6,13 +6,18 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules.inventory import Inventory
 from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.schedules.views.explanation import explain_schedule
 from arctic_orchestration.schedules.views.listing import list_jobs, list_schedules
+from arctic_orchestration.schedules.views.schedule_filter import ScheduleFilter
 from arctic_orchestration.state.tables import jobs, schedules
-from arctic_orchestration_tests.schedules.simulated import World
+from arctic_orchestration_tests.schedules.simulated import World, at
 
 MakeWorld = Callable[[Sequence[Schedule]], World]
 IS_ODD = schedules.c.name == "odd"
@@ -56,6 +61,33 @@ def test_a_definition_that_is_no_mapping_stops_its_schedule_alone(
         problems = [problem for (problem,) in tx.execute(sa.select(schedules.c.problem))]
     assert {one.row.name: one.schedule is None for one in listed} == {"good": False, "odd": True}
     assert sum(problem is not None for problem in problems) == 1
+
+
+@pytest.mark.parametrize("spec", ["{", "[]"])
+def test_new_code_failed_runs_and_people_go_on_beside_such_a_definition(
+    world: MakeWorld, spec: str
+) -> None:
+    """A deployment with another inventory, a run of the odd one that fails, filters, a deletion."""
+    here = two(world)
+    here.feed.arrive("raw/b", "2")
+    (run,) = here.tick(2)
+    here.tick(3)
+    with here.database.begin() as tx:
+        of_person = {"origin": "api", "declared_digest": None}
+        tx.execute(sa.update(schedules).where(IS_ODD).values(spec=spec, **of_person))
+    here.engine = here.new_engine()
+    here.engine.inventory = Inventory(jobs=frozenset({"good", "odd"}))
+    here.dagster.end(run, RunStatus.FAILURE)
+    here.feed.arrive("raw/a", "1")
+    here.tick(5)
+    assert launched(here) == ["odd", "good"]
+    with here.database.begin() as tx:
+        place, store = location_by_name(tx, "default", "here"), ScheduleStore()
+        assert tx.execute(sa.select(jobs.c.state).where(jobs.c.run_id == run)).scalar() == "failed"
+        assert explain_schedule(tx, store, place, "good", at(5)).schedule.name == "good"
+        listed = list_schedules(tx, store, place, ScheduleFilter(name="*o*")).listed
+        assert [one.row.name for one in listed] == ["good", "odd"]
+        control.delete(tx, store, place, "odd", at(5))
 
 
 @pytest.mark.parametrize("arrivals", ["[", "3", "[[1]]", "[]", '[[1, 1, 0, "x", "y"], []]'])

@@ -14,7 +14,7 @@ from arctic_orchestration.quantities import iso
 from arctic_orchestration.schedules.jobs import ACTIVE, ENDED, WAITING, Job, JobState
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.lookup import ScheduleRow
-from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.schedule import Schedule, form_of
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.views.numbers import IS_FIRING
 from arctic_orchestration.schedules.views.schedule_filter import ScheduleFilter
@@ -129,7 +129,7 @@ def _page(
         batch = max(limit + 1, _READ_AT_ONCE) if wanted.reads_rows else limit + 1
         rows = tx.execute(query.where(schedules.c.name > after).limit(batch)).mappings().all()
         for row in rows:
-            form = json.loads(row["spec"]) if wanted.reads_rows else {}
+            form = form_of(row["spec"]) if wanted.reads_rows else {}
             if wanted.reads_rows and not wanted.admits(row["name"], form, location):
                 continue
             if len(found) == limit:
