@@ -97,7 +97,7 @@ class Settings:
         if port is not None and not (_PORT.fullmatch(port) and int(port) <= _HIGHEST_PORT):
             raise InvalidInput("ARCTIC_METRICS_PORT", port, f"a port from 1 to {_HIGHEST_PORT}")
         notifications = env.get("ARCTIC_NOTIFICATIONS") or None
-        # What it is used for reads it again, and must not fail for it.
+        # Checked here: `service_page` reads it for each run, and fails for none.
         _web_page(env, "ARCTIC_SERVICE_URL", _PAGES)
         return cls(
             database_url=env.get("ARCTIC_DATABASE_URL") or f"sqlite:///{home / 'arctic.db'}",
