@@ -34,7 +34,7 @@ class Storage:
 
 
 def lake(database: Database, trigger: Any, mapping: dg.PartitionMapping) -> tuple[World, Storage]:
-    """A schedule of ``down``, whose partitions depend on regions; its first tick is done."""
+    """A schedule of ``down``, whose partitions depend on regions, and one of ``plain``."""
 
     @dg.asset(partitions_def=dg.DynamicPartitionsDefinition(name="regions"))
     def up() -> None: ...
@@ -44,10 +44,16 @@ def lake(database: Database, trigger: Any, mapping: dg.PartitionMapping) -> tupl
     @dg.asset(partitions_def=dg.StaticPartitionsDefinition(["x"]), deps=[dep])
     def down() -> None: ...
 
-    storage, repository = Storage(), dg.Definitions(assets=[up, down]).get_repository_def()
+    @dg.asset
+    def plain() -> None: ...
+
+    storage, repository = Storage(), dg.Definitions(assets=[up, down, plain]).get_repository_def()
     of_down: Any = {"target": {"assets": ["down"]}, "partitions": "each", "enabled": True}
     schedule = Schedule(name="s", trigger=trigger, **of_down)
-    here = World(database, [schedule], targets=RepositoryTargets(repository, storage))
+    beside = Schedule(
+        name="beside", target={"assets": ["plain"]}, trigger=on.partitions("raw/a"), enabled=True
+    )
+    here = World(database, [schedule, beside], targets=RepositoryTargets(repository, storage))
     here.tick(0)
     return here, storage
 
@@ -84,3 +90,19 @@ def test_partitions_that_belong_together_are_asked_for_again(database: Database)
         here.tick(5)
     turn(here, storage, full=False)
     assert here.tick(10) == ["run-1"]
+
+
+def test_a_look_up_that_always_fails_stops_only_its_own_schedule(database: Database) -> None:
+    """The storage ends it each time, such as after a statement timeout, and answers the rest."""
+    here, storage = lake(database, on.partitions("up", count="all"), ALL)
+    turn(here, storage, full=True)
+    for asset, key in (("up", "amer"), ("raw/a", "1")):
+        here.feed.arrive(asset, key)
+    failed = 0
+    for second in range(5, 200, 5):
+        try:
+            here.tick(second)
+        except DatabaseUnavailable:
+            failed += 1
+    assert failed == 20
+    assert [request.target.assets for request in here.dagster.requests] == [("plain",)]

@@ -1,5 +1,6 @@
 """Finds the jobs, assets and partitions of the code location that a schedule names."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -24,6 +25,9 @@ from arctic_orchestration.schedules.dagster.partitioned_targets import (
 from arctic_orchestration.schedules.mismatches import check_fields
 from arctic_orchestration.schedules.schedule import Schedule, Target
 from arctic_orchestration.schedules.triggers import Leaf
+
+#: how often a look-up that fails is the storage's failure, for which a tick may end
+_TRIES = 20
 
 
 def asset_key(name: str) -> dg.AssetKey:
@@ -213,6 +217,8 @@ class RepositoryTargets:
         self._repository = repository
         self._partitioned: dict[str, PartitionedTarget | None] = {}
         self._make_instance = instance
+        #: how often in a row each look-up has failed
+        self._failures: Counter[tuple[str, ...]] = Counter()
 
     def renew(self, instance: Callable[[], dg.DagsterInstance]) -> None:
         """Uses another instance from now on; keeps what is known about partitions."""
@@ -304,12 +310,26 @@ class RepositoryTargets:
         return DimensionMap(definition, dimension, self._keys_of)
 
     def _keys_of(self, dynamic: str) -> Sequence[str]:
-        with _translated():
+        with self._translated("keys", dynamic):
             return self._instance.get_dynamic_partitions(dynamic)
 
     def _materialized(self, asset: str) -> Collection[str]:
-        with _translated():
+        with self._translated("materialized", asset):
             return self._instance.get_materialized_partitions(asset_key(asset))
+
+    @contextmanager
+    def _translated(self, *look_up: str) -> Iterator[None]:
+        """Translates the errors of a look-up, if it did not fail in all of its last tries."""
+        try:
+            yield
+        except Exception as error:
+            self._failures[look_up] += 1
+            if self._failures[look_up] > _TRIES:
+                # It is not the storage that is away: other schedules must not wait for it.
+                raise
+            # Besides the driver's errors, dagster-postgres raises errors of its own.
+            raise DatabaseUnavailable(f"Dagster's storage did not answer: {error}") from error
+        self._failures.pop(look_up, None)
 
     def partitions_definition(self, target: Target) -> dg.PartitionsDefinition[Any] | None:
         """Returns the target's partitions definition, or None."""
@@ -318,15 +338,6 @@ class RepositoryTargets:
     def _partitions_definitions(self, target: Target) -> list[dg.PartitionsDefinition[Any]]:
         """Returns the different partitions definitions of the target's parts."""
         return definitions_of(self._repository, target)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        # Besides the driver's errors, dagster-postgres raises errors of its own.
-        raise DatabaseUnavailable(f"Dagster's storage did not answer: {error}") from error
 
 
 def _some(names: Iterable[str]) -> str:
