@@ -129,7 +129,7 @@ def resting(
                 size,
                 "the first pass",
                 {name: cost(done) for name, done in first.items()},
-                f"{reported} runs told",
+                f"{reported} runs informed",
             )
         ]
         workers["ours"](queue_daemon.settle)
@@ -173,7 +173,7 @@ def moving(size: int, passes: int, backend: str, server: PostgresServer | None) 
         done = alternating(workers, passes, launches=True, between=between)
         launched = {name: statistics.mean(p.chosen for p in runs) for name, runs in done.items()}
         reported = statistics.mean(p.reported for p in done["ours"])
-        note = f"{reported:.1f} told"
+        note = f"{reported:.1f} informed"
         assert launched["stock"] == launched["ours"] == MOVING, launched
         costs = {name: cost(runs) for name, runs in done.items()}
     return Row(backend, size, f"{MOVING} end, {MOVING} start", costs, note)

@@ -46,7 +46,7 @@ class Pass:
     cpu: float
     #: runs that Dagster chose to start
     chosen: int
-    #: runs that were told why they wait
+    #: runs that were given a reason why they wait
     reported: int
 
 
@@ -85,7 +85,7 @@ class Open:
     context: WorkspaceProcessContext
     daemon: Daemon
     rules: Rules
-    #: what is told to runs, and whether it is really told
+    #: what is reported to runs, and whether it really is
     reported: list[str] = field(default_factory=list)
     reports: bool = True
     #: tags that say why runs wait, where it is not
@@ -170,16 +170,16 @@ def one_pass(*, launches: bool, reports: bool = True) -> Pass:
 
 
 def settle() -> None:
-    """Passes until nearly all runs were told why they wait, without the events for it.
+    """Passes until nearly all runs have the reason why they wait, without the events for it.
 
-    A few are told anew in each pass: those that were chosen to start, which here none does.
+    A few get a new one in each pass: those that were chosen to start, which here none does.
     """
     here = opened()
     for _ in range(100):
         if one_pass(launches=False, reports=False).reported <= 2 * SLOTS:
             break
     else:
-        raise AssertionError("after 100 passes many runs are still told something new")
+        raise AssertionError("after 100 passes many runs still get a new reason")
     queue_lake.tag(here.instance, here.untold)
     here.untold.clear()
     one_pass(launches=False, reports=False)

@@ -144,38 +144,38 @@ def _create(lake: Lake, name: str) -> None:
 @pytest.mark.parametrize("seed", range(10) if os.environ.get("ARCTIC_PROOF") == "full" else [1])
 def test_a_planner_that_is_told_plans_the_same(sides: tuple[Side, Side], seed: int) -> None:
     """Whatever happens to tables, tasks, queues and planners, and however time passes."""
-    told, visiting = sides
+    informed, visiting = sides
     chance, now = random.Random(seed), utc_now()
     for name in NAMES:
-        _create(told.lake, name)
+        _create(informed.lake, name)
     for side in sides:
         side.tick(now)
     for _ in range(STEPS):
         for _ in range(chance.choice([0, 0, 1, 2])):
-            _change(told.lake, sides, chance, now)
+            _change(informed.lake, sides, chance, now)
         # Longer than the interval of checks: both planners consider each table.
         now += timedelta(seconds=chance.choice([61, 61, 200, 700]))
         for side in sides:
             side.tick(now)
-        assert told.state() == visiting.state()
-    assert told.counts.unchanged > STEPS
+        assert informed.state() == visiting.state()
+    assert informed.counts.unchanged > STEPS
     assert visiting.counts.unchanged == 0
-    assert told.counts.looked < visiting.counts.looked / 2
+    assert informed.counts.looked < visiting.counts.looked / 2
 
 
 def test_a_planner_that_trusts_its_memory_misses_tasks(sides: tuple[Side, Side]) -> None:
     """The control: what was canceled is not planned again, though the table has not changed."""
-    told, visiting = sides
-    told.lake.table("lake.t0", files=12)
+    informed, visiting = sides
+    informed.lake.table("lake.t0", files=12)
     now = utc_now()
     for side in sides:
         side.tick(now)
         side.cancels("lake.t0", now)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalog_planner, "find_unchanged", lambda *given: dict(given[2]))
-        told.tick(now + timedelta(minutes=2))
+        informed.tick(now + timedelta(minutes=2))
     visiting.tick(now + timedelta(minutes=2))
-    assert (told.state()[1], len(visiting.state()[1])) == ([], 1)
+    assert (informed.state()[1], len(visiting.state()[1])) == ([], 1)
 
 
 def test_locations_are_those_of_the_tables(sides: tuple[Side, Side]) -> None:

@@ -1,8 +1,8 @@
 """A process that commits replacements, and is killed at a step of it.
 
 The steps are those after which the world is another one: outputs were looked at, a manifest was
-written, all were, the list was, the table's new metadata file was, the catalog took it, and it was
-told.
+written, all were, the list was, the table's new metadata file was, the catalog took it, and its
+answer arrived.
 """
 
 import inspect

@@ -38,22 +38,22 @@ def main(home: Path, packages: str) -> None:
         )
         table = table_of(catalog, files=3)
         before = rows_of(table)
-        told: dict[str, Any] = {"by_s3a": file_access(spark, table.io, [table.location()]).by_s3a}
+        report: dict[str, Any] = {"by_s3a": file_access(spark, table.io, [table.location()]).by_s3a}
         group = group_of(table)
         copied = merged(spark, table, group, way=Way.APPEND)
         replaced(table, group, copied)
-        told |= {"copied": copied.way.value, "same": rows_of(table) == before}
+        report |= {"copied": copied.way.value, "same": rows_of(table) == before}
         append(spark, spark.range(5000, 5010).selectExpr("id", "'new' as word"), table)
-        told["read"] = sorted(row.id for row in read(spark, table).collect())
+        report["read"] = sorted(row.id for row in read(spark, table).collect())
         paths = sorted(file.path for file in live_files(table.refresh()).files)
         add_position_deletes(table, {path: [0] for path in paths})
         add_equality_deletes(table, pa.table({"id": pa.array([1001, 5003])}), ["id"])
         group = group_of(table)
         done = merged(spark, table, group, engine=Engine.SPARK)
         replaced(table, group, done, "two")
-        told |= {"because": done.because, "deleted": done.rows_deleted}
-        told |= {"files": len(paths), "left": len(rows_of(table))}
-    print(json.dumps(told))
+        report |= {"because": done.because, "deleted": done.rows_deleted}
+        report |= {"files": len(paths), "left": len(rows_of(table))}
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from arctic_orchestration_tests.lake.merged_files import (
     merged,
     rows_of,
 )
-from arctic_orchestration_tests.lake.worker_files import FullFileIO, LockedFileIO, TellingFileIO
+from arctic_orchestration_tests.lake.worker_files import FullFileIO, LockedFileIO, PidFileIO
 
 ID = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
 
@@ -33,7 +33,7 @@ def test_it_runs_in_a_worker_of_spark(
     """In a process that is not this one."""
     table = ensure_table(catalog, "lake.telling", ID)
     fill(table, [{"id": 1}], [{"id": 2}])
-    table.io = TellingFileIO({"told": str(tmp_path / "pid")})
+    table.io = PidFileIO({"pid_file": str(tmp_path / "pid")})
     done = merged(spark, table, group_of(table))
     assert "decoded by Arrow in a worker of Spark" in done.because
     assert int((tmp_path / "pid").read_text()) != os.getpid()

@@ -9,12 +9,12 @@ from pyiceberg.io import OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 
-class TellingFileIO(PyArrowFileIO):
+class PidFileIO(PyArrowFileIO):
     """Leaves a file with the process id beside each output."""
 
     def new_output(self, location: str) -> PyArrowFile:
         made = super().new_output(location)
-        path = Path(self.properties["told"])
+        path = Path(self.properties["pid_file"])
         path.write_text(str(os.getpid()))
         return made
 

@@ -35,11 +35,11 @@ def test_spark_reads_and_writes_s3_itself_with_the_jar(tmp_path: Path) -> None:
     if "unresolved dependency" in done.stdout + done.stderr:
         pytest.skip(f"{package} cannot be had from Maven Central here")
     assert done.returncode == 0, done.stderr[-4000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["by_s3a"]
-    assert (told["copied"], told["same"]) == ("append", True)
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["by_s3a"]
+    assert (report["copied"], report["same"]) == ("append", True)
     first = {file * 1000 + row for file in range(3) for row in range(10)}
-    assert set(told["read"]) == first | set(range(5000, 5010))
-    assert told["because"].endswith("decoded by Spark: it was requested")
+    assert set(report["read"]) == first | set(range(5000, 5010))
+    assert report["because"].endswith("decoded by Spark: it was requested")
     # The first row of each file, and two by their values.
-    assert (told["deleted"], told["left"]) == (told["files"] + 2, 40 - told["files"] - 2)
+    assert (report["deleted"], report["left"]) == (report["files"] + 2, 40 - report["files"] - 2)

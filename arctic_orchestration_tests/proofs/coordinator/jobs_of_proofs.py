@@ -22,7 +22,7 @@ def work(context: dg.OpExecutionContext) -> None:
 
 def end_marker(home: str, run_id: str) -> Path:
     """The file for which the process of a run without a length waits."""
-    return Path(home) / f"{run_id}.told"
+    return Path(home) / f"{run_id}.end"
 
 
 def _job(name: str, tags: dict[str, str] | None = None) -> dg.JobDefinition:

@@ -38,7 +38,7 @@ def _asset(name: str, parents: dict[str, float | None]) -> dg.AssetsDefinition:
 def held(context: dg.AssetExecutionContext) -> None:
     """Waits for its gate."""
     gates = Path(os.environ[GATES])
-    pid_file = gates / f"{context.run.run_id}.told"
+    pid_file = gates / f"{context.run.run_id}.writing"
     pid_file.write_text(str(os.getpid()))
     pid_file.rename(gates / f"{context.run.run_id}.pid")
     until((gates / f"{context.run.run_id}.open").exists, "its gate is opened", _GATE_SECONDS)
