@@ -92,6 +92,8 @@ class Inventory:
     sources: frozenset[str] | None = None
     #: the names of the checks of each asset that has some, sorted; None: unknown
     checks: Mapping[str, tuple[str, ...]] | None = None
+    #: the assets with a freshness policy; None: unknown
+    policies: frozenset[str] | None = None
 
     def partitioning_of(self, target: Target) -> Partitioning | None:
         """Returns the partitions of a target; None: it has none, several kinds, or unknown ones."""
@@ -127,6 +129,7 @@ class Inventory:
             "mappings": self.mappings,
             **({"sources": sorted(self.sources)} if self.sources is not None else {}),
             **({"checks": self.checks} if self.checks is not None else {}),
+            **({"policies": sorted(self.policies)} if self.policies is not None else {}),
         }
         return json.dumps(form, separators=(",", ":"))
 
@@ -167,6 +170,7 @@ class Inventory:
             checks={asset: tuple(names) for asset, names in form["checks"].items()}
             if "checks" in form
             else None,
+            policies=frozenset(form["policies"]) if "policies" in form else None,
         )
 
 

@@ -25,13 +25,20 @@ from arctic_orchestration.schedules.lookup import near
 from arctic_orchestration.schedules.schedule import Schedule, form_of
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
-from arctic_orchestration.schedules.triggers import Check, Elapsed, Partitions, Requests, Run
+from arctic_orchestration.schedules.triggers import (
+    Check,
+    Elapsed,
+    Freshness,
+    Partitions,
+    Requests,
+    Run,
+)
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import schedule_keys, schedules
 
 _READ_AT_ONCE = 500
 #: the beginnings of fields of which the inventory knows more than a name
-_OF_THE_CODE = ('"check', '"count', '"idle', '"where')
+_OF_THE_CODE = ('"check', '"count', '"freshness', '"idle', '"where')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,6 +80,8 @@ def mismatches(
             yield from _made_by(place, leaf, own)
         if isinstance(leaf, Partitions):
             yield from _keys_of(place, leaf, known)
+        if isinstance(leaf, Freshness):
+            yield from _without_policy(f"{place}.asset", leaf.asset, known)
         if isinstance(leaf, Requests) and own.sources is not None:
             yield from _requests_of(f"{place}.sensor", leaf.sensor, own.sources)
         if isinstance(leaf, Run) and leaf.location is not None:
@@ -225,6 +234,15 @@ def _checks_of(assets: Sequence[str], known: Mapping[str, Inventory]) -> set[str
             *(inventory.checks.get(asset, ()) for inventory in places if inventory.checks)
         )
     return defined
+
+
+def _without_policy(field: str, asset: str, known: Mapping[str, Inventory]) -> Iterator[Mismatch]:
+    """Yields an asset whose freshness Dagster does not evaluate."""
+    places = [inventory for inventory in known.values() if asset in inventory.assets]
+    policies = [inventory.policies for inventory in places]
+    if places and all(of is not None and asset not in of for of in policies):
+        problem = InvalidInput(field, asset, "an asset with a freshness policy")
+        yield Mismatch(problem=problem, refused=False)
 
 
 def _keys_of(place: str, leaf: Partitions, known: Mapping[str, Inventory]) -> Iterator[Mismatch]:

@@ -1,7 +1,7 @@
 """The assets of schedules: how Dagster's own UI shows a schedule and its state."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -291,8 +291,16 @@ def test_the_checks_of_the_code_are_in_the_inventory() -> None:
     location = dg.Definitions(
         assets=[dg.AssetSpec("a"), dg.AssetSpec(["raw", "b"])], asset_checks=[no_nulls, several]
     )
-    found = inventory_of(location.get_repository_def()).checks
-    assert found == {"a": ("no_nulls", "sizes"), "raw/b": ("no_nulls",)}
+    found = inventory_of(location.get_repository_def())
+    assert found.checks == {"a": ("no_nulls", "sizes"), "raw/b": ("no_nulls",)}
+    assert found.policies == frozenset()
+
+
+def test_the_inventory_has_the_assets_with_a_freshness_policy() -> None:
+    daily = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=1))
+    specs = [dg.AssetSpec(["raw", "b"], freshness_policy=daily), dg.AssetSpec("a")]
+    found = inventory_of(dg.Definitions(assets=specs).get_repository_def())
+    assert found.policies == frozenset({"raw/b"})
 
 
 @pytest.mark.parametrize(

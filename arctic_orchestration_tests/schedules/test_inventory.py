@@ -59,6 +59,9 @@ def test_an_inventory_is_read_back_as_it_was_written() -> None:
     for checks in ({}, {"raw/a": ("no_nulls", "sizes")}):
         with_checks = replace(OWN, checks=checks)
         assert Inventory.from_json(with_checks.to_json()) == with_checks
+    for policies in (frozenset[str](), frozenset({"raw/a", "daily"})):
+        with_policies = replace(OWN, policies=policies)
+        assert Inventory.from_json(with_policies.to_json()) == with_policies
     earlier = json.loads(OWN.to_json())
     del earlier["made"]
     del earlier["jobs_by_partition"]

@@ -74,6 +74,10 @@ def test_runs_without_a_partition_of_what_has_some_get_a_remark(
             "defines none",
         ),
         (
+            {"trigger": on.freshness("raw/a", state="fail")},
+            "trigger.freshness.asset: got 'raw/a', expected an asset with a freshness policy",
+        ),
+        (
             {"constraints": [only.idle(assets=["raw/a"])]},
             "constraints[0].idle.assets: got 'raw/a', expected an asset that this code location "
             "can run; it has: daily, region",
@@ -85,10 +89,11 @@ def test_what_can_never_be_met_is_reported(
 ) -> None:
     """When it is applied, and by the first tick of the code; it is not refused."""
     here = world([])
-    new_code(here, replace(OWN, checks={"region": ("sizes",)}), 1)
+    own = replace(OWN, checks={"region": ("sizes",)}, policies=frozenset({"region"}))
+    new_code(here, own, 1)
     apply(here, schedule(**fields))
     assert remarks(here, schedule(**fields)) == [f"Schedule(s).{message}"]
-    (text,) = new_code(here, replace(OWN, checks={"region": ()}), 2)
+    (text,) = new_code(here, replace(own, checks={"region": ()}), 2)
     assert text == f"schedule and code do not match: Schedule(s).{message}"
 
 
@@ -99,14 +104,15 @@ def test_what_can_never_be_met_is_reported(
         {"trigger": on.partitions("region", count=9, distinct=False)},
         {"trigger": on.partitions("raw/a", count=9, where="2026*")},
         {"trigger": on.check("region")},
+        {"trigger": on.freshness("region", state="fail")},
         {"trigger": on.partitions("region", checks="passed")},
         {"constraints": [only.checks_passed(["region"]), only.idle(assets=["region"])]},
     ],
 )
 def test_what_may_be_met_is_not_mentioned(fields: dict[str, Any]) -> None:
-    """Keys of time cannot be listed, and the checks of a code that says nothing of them."""
-    for checks in ({"region": ("sizes",)}, None):
-        own = replace(OWN, checks=checks)
+    """Keys of time cannot be listed, nor what an inventory does not say of checks and policies."""
+    for checks, policies in (({"region": ("sizes",)}, frozenset({"region"})), (None, None)):
+        own = replace(OWN, checks=checks, policies=policies)
         assert list(mismatches(schedule(**fields), "here", {"here": own})) == []
 
 

@@ -40,6 +40,11 @@ def inventory_of(repository: dg.RepositoryDefinition) -> Inventory:
         executable=frozenset(key.to_user_string() for key in graph.executable_asset_keys),
         mappings=_mappings(graph),
         checks=_checks(graph),
+        policies=frozenset(
+            key.to_user_string()
+            for key in graph.get_all_asset_keys()
+            if graph.get(key).freshness_policy is not None
+        ),
     )
 
 
