@@ -342,10 +342,10 @@ class Engine:
             queue = JobQueue(tx, now)
             refused = refused_requests.fail_refused(queue, location, self.ticks)
             queue.flush()
-            later = self._unsure | self._unasked(queue, location, ended)
             requests = launch_requests.hand_out(
-                queue, location, self.targets, self.ticks.current, ended, later=later
-            )
+                queue, location, self.targets, self.ticks.current, ended, later=self._unsure,
+                unless=undecided(self.hooks.names),
+            )  # fmt: skip
             requests = refused_requests.put_last(queue, requests, refused)
             queue.flush()
         moves += queue.moves
@@ -362,7 +362,7 @@ class Engine:
         with self.database.begin() as tx:
             location = self._locked(tx)
             query = launch_requests.unleased(tx, location, ended, dialect.database_time(tx))
-            asked = questions(JobQueue(tx, now), query, self.hooks.names)
+            asked = questions(JobQueue(tx, now), query.where(undecided(self.hooks.names)))
         until = time.monotonic() + _HOOK_SECONDS
         for question in asked:
             if time.monotonic() >= until:
@@ -374,14 +374,6 @@ class Engine:
                 decide(queue, question.job_id, answer)
                 queue.flush()
             moves += queue.moves
-
-    def _unasked(self, queue: JobQueue, location: Location, ended: Collection[str]) -> set[str]:
-        """Returns jobs that came up for a request only after the hooks were asked."""
-        if not self.hooks.names:
-            return set()
-        now = dialect.database_time(queue.tx)
-        query = launch_requests.unleased(queue.tx, location, ended, now)
-        return {job.id for job in undecided(queue, query, self.hooks.names)}
 
     def refuse(self, job_id: str, problem: str, now: datetime) -> None:
         """Ends a launching job whose run Dagster refused."""

@@ -82,6 +82,7 @@ def hand_out(
     ended: Collection[str],
     *,
     later: Collection[str] = (),
+    unless: sa.ColumnElement[bool] | None = None,
 ) -> list[LaunchRequest]:
     """Returns the requests of launching jobs that no tick has, longest wait first.
 
@@ -95,10 +96,12 @@ def hand_out(
         tick: the tick that gets the requests.
         ended: ticks whose leases have ended, read before runs were looked up.
         later: jobs that wait for the next tick.
+        unless: the condition of jobs that are left out, and take no other's place.
     """
     requests = []
     now = dialect.database_time(queue.tx)
-    for job in queue.load(query=unleased(queue.tx, location, ended, now)):
+    query = unleased(queue.tx, location, ended, now)
+    for job in queue.load(query=query if unless is None else query.where(~unless)):
         if job.id in later:
             continue
         # One that another version of the package stored must not stop the others.

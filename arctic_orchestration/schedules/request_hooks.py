@@ -29,6 +29,8 @@ from arctic_orchestration.state.tables import events, is_launching, job_events, 
 
 #: the mark of a stored request that a hook has decided
 _DECIDED = "decided"
+#: how the text of such a request ends
+_DECIDED_END = f', "{_DECIDED}": true}}'
 #: the run key that an adopted sensor's function gave its request
 ADOPTED_KEY_TAG = "adopted/run_key"
 
@@ -87,13 +89,13 @@ class NoHooks:
         raise NotImplementedError
 
 
-def questions(queue: JobQueue, query: sa.Select[Any], names: Sequence[str]) -> list[Question]:
-    """Returns what has to be asked before the jobs of a query can be handed out.
+def questions(queue: JobQueue, query: sa.Select[Any]) -> list[Question]:
+    """Returns what has to be asked before the jobs of a query, all undecided, can be handed out.
 
     A job whose stored request cannot be read fails; no hand-out had it before.
     """
     asked = []
-    for job in undecided(queue, query, names):
+    for job in queue.load(query=query):
         try:
             asked.append(_question(queue.tx, job))
         except Exception as error:
@@ -102,21 +104,13 @@ def questions(queue: JobQueue, query: sa.Select[Any], names: Sequence[str]) -> l
     return asked
 
 
-def undecided(queue: JobQueue, query: sa.Select[Any], names: Sequence[str]) -> list[Job]:
-    """Returns the jobs of a query whose hooks have not been asked; ``names`` are schedules."""
-    by_id = {job.id: job for job in queue.load(query=query)}
-    hooked = sa.select(jobs.c.id).join(schedules, schedules.c.id == jobs.c.schedule_id)
+def undecided(names: Sequence[str]) -> sa.ColumnElement[bool]:
+    """Returns the condition of jobs whose hooks have not been asked; ``names`` are schedules."""
+    if not names:
+        return sa.false()
     mine = (schedules.c.origin == Origin.CODE.value) & schedules.c.name.in_(names)
-    found = queue.tx.execute(hooked.where(jobs.c.id.in_(list(by_id)), mine)).scalars()
-    return [by_id[id] for id in found if not _is_decided(by_id[id])]
-
-
-def _is_decided(job: Job) -> bool:
-    try:
-        return _DECIDED in json.loads(job.launch or "{}")
-    except (TypeError, ValueError):
-        # To be asked about: then it fails, and no other job with it.
-        return False
+    hooked = jobs.c.schedule_id.in_(sa.select(schedules.c.id).where(mine))
+    return hooked & ~sa.func.coalesce(jobs.c.launch, "").endswith(_DECIDED_END)
 
 
 def decide(queue: JobQueue, job_id: str, answer: Answer) -> None:

@@ -1,13 +1,18 @@
 """A launch request belongs to one tick of Dagster's sensor at a time."""
 
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.event_log.ticks import FailedTick
+from arctic_orchestration.schedules import engine, launch_requests
+from arctic_orchestration.schedules.request_hooks import Answer, Question
+from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import jobs
 from arctic_orchestration_tests.schedules.simulated import World, at
 from arctic_orchestration_tests.schedules.test_engine import MakeWorld, job_rows, schedule, states
@@ -127,3 +132,35 @@ def test_a_second_attempt_waits_for_the_tick_of_the_first(world: MakeWorld) -> N
     ticks.current, ticks.over = "3", {"1"}
     (again,) = here.engine.tick(at(3)).requests
     assert again.run_key.endswith("-2")
+
+
+@dataclass
+class SlowHooks:
+    """Each call takes the time that a tick has for hooks."""
+
+    names: Sequence[str] = ("s",)
+
+    def ask(self, question: Question) -> Answer:
+        time.sleep(0.02)
+        return Answer(tags={"asked": question.job_id})
+
+
+def test_jobs_that_wait_for_a_slow_hook_take_no_places_of_others(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than a tick hands out, of which it asks about one; the other runs at once."""
+    monkeypatch.setattr(engine, "_HOOK_SECONDS", 0.01)
+    monkeypatch.setattr(launch_requests, "REQUESTED_AT_ONCE", 2)
+    other = schedule("other", target="b", trigger=on.partitions("raw/b"))
+    here = world([schedule(coalesce=False), other])
+    here.engine.hooks = SlowHooks()
+    for number in range(5):
+        here.feed.arrive("raw/a", str(number))
+    assert here.tick(1) == ["run-1"]
+    here.feed.arrive("raw/b", "1")
+    here.tick(2)
+    launched = [request.tags["arctic/schedule"] for request in here.dagster.requests]
+    assert launched == ["s", "s", "other"]
+    for second in range(3, 6):
+        here.tick(second)
+    assert len(here.dagster.requests) == 6
