@@ -65,6 +65,9 @@ def _correct_jobs(
     stored = store.by_ids(tx, {job.schedule_id for job in found})
     for job in found:
         schedule = stored.get(job.schedule_id)
+        arrivals = tuple(arrived.as_of(now) for arrived in job.arrivals)
+        if arrivals != job.arrivals:
+            queue.change(job, arrivals=arrivals)
         if job.next_check_at is not None and job.next_check_at > now:
             queue.change(job, next_check_at=now)
         if job.satisfied_at is not None and job.satisfied_at > now:

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.schedules.triggers import Trigger, on
 from arctic_orchestration.state.tables import events, jobs
 from arctic_orchestration_tests.schedules.simulated import World, at
 
@@ -108,3 +109,23 @@ def test_rates_and_intervals_do_not_wait_for_what_was_ahead(world: MakeWorld) ->
     assert here.tick(0) == []
     assert here.tick(HOUR - 1) == []
     assert here.tick(HOUR) == ["run-2"]
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        on.quiet("raw/a", "10m"),
+        on.data("raw/a", "1GB", max_wait="10m"),
+        on.all_of(on.partitions("raw/a"), on.partitions("raw/b"), wait="10m"),
+    ],
+)
+def test_what_arrived_ahead_of_time_is_waited_for_from_now(
+    world: MakeWorld, trigger: Trigger
+) -> None:
+    """Ten minutes that began next year end ten minutes after the clock was set."""
+    here = world([schedule(trigger=trigger)])
+    here.feed.arrive("raw/a", "1")
+    assert here.tick(365 * DAY) == []
+    assert here.tick(100) == []
+    assert here.tick(100 + 599) == []
+    assert here.tick(100 + 600) == ["run-1"]

@@ -69,6 +69,16 @@ class Arrivals:
             late=late,
         )
 
+    def as_of(self, now: datetime) -> "Arrivals":
+        """Returns these arrivals, each moment after ``now`` replaced by it."""
+        return replace(
+            self,
+            first_at=self.first_at and min(self.first_at, now),
+            last_at=self.last_at and min(self.last_at, now),
+            fired_at=self.fired_at and min(self.fired_at, now),
+            ticked_at=self.ticked_at and min(self.ticked_at, now),
+        )
+
     def to_json(self) -> list[Any]:
         """Returns a compact form for the database; :meth:`from_json` reads it."""
         first = self.first_at.isoformat() if self.first_at else None
