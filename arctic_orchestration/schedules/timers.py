@@ -24,6 +24,7 @@ _DUE = (
 )
 _THIS = (timers.c.schedule_id == sa.bindparam("of")) & (timers.c.leaf == sa.bindparam("at_leaf"))
 _RESTART = sa.update(timers).where(_THIS).values(due_at=sa.bindparam("next_at"))
+_SOONER = _RESTART.where(timers.c.due_at > sa.bindparam("next_at"))
 _MOVE = _RESTART.values(last_at=sa.bindparam("newest_at"))
 _END = sa.delete(timers).where(_THIS)
 
@@ -31,8 +32,11 @@ _END = sa.delete(timers).where(_THIS)
 def start(
     tx: sa.Connection, location: Location, of: Sequence[tuple[str, Schedule]], now: datetime
 ) -> None:
-    """Sets stopped timers to the next tick; schedules are given with their ids."""
-    rows = [
+    """Sets stopped timers to the next tick; schedules are given with their ids.
+
+    The next end of a window is looked up again: the target, or its partitions, may be others.
+    """
+    rows: list[dict[str, Any]] = [
         {"schedule_id": id, "leaf": number, "location_id": location.id, "due_at": due_at}
         for id, schedule in of
         for number, leaf in enumerate(schedule.trigger.leaves)
@@ -40,12 +44,18 @@ def start(
     ]
     if rows:
         tx.execute(dialect.insert(tx, timers).on_conflict_do_nothing(), rows)
+    if looked_up := [
+        {"of": row["schedule_id"], "at_leaf": row["leaf"], "next_at": now}
+        for row in rows
+        if row["due_at"] <= now
+    ]:
+        tx.execute(_SOONER, looked_up)
 
 
 def begin_again(
     tx: sa.Connection, location: Location, store: "ScheduleStore", now: datetime
 ) -> None:
-    """Starts the timers of windows that had no further end: new code may give more of them."""
+    """Looks up the next ends of windows: new code may give others, or some where none was left."""
     here = (schedules.c.location_id == location.id) & schedules.c.spec.contains('"partition_end"')
     found = store.by_ids(tx, tx.execute(sa.select(schedules.c.id).where(here)).scalars())
     taking = [one for one in found.values() if one.takes_events and one.until_event is None]

@@ -6,6 +6,7 @@ import pytest
 
 from arctic_orchestration import on
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.location import locked
 from arctic_orchestration.schedules.schedule import Schedule, Target
 from arctic_orchestration.schedules.simulator import read_declared
@@ -159,3 +160,26 @@ def test_ends_of_windows_are_waited_for_again_where_the_code_gives_more(lake: Ma
     here.tick(4 * DAY + HOUR)
     here.tick(5 * DAY)
     assert runs(here) == ["2026-01-01", "2026-01-02", "2026-01-05"]
+
+
+@pytest.mark.parametrize("how", ["code", "deployment", "command"])
+def test_ends_of_shorter_windows_are_not_missed(lake: MakeWorld, how: str) -> None:
+    """The next end known is that of a month; then the target, or another one, has days."""
+    monthly = {"partitions": {"monthly": {"start": "2026-01-01"}}}
+    target = "summary" if how == "code" else "months"
+    old = daily(trigger=on.partition_end(), target={"assets": [target]})
+    here = lake(old, assets={**ASSETS, target: monthly})
+    here.tick(1)
+    wanted = daily(trigger=on.partition_end())
+    here.targets = Declared(read_declared({"assets": ASSETS}))
+    if how == "command":
+        here.engine.targets = here.targets
+        with here.database.begin() as tx:
+            place = locked(tx, "default", "here")
+            control.update(tx, ScheduleStore(), place, wanted, at(HOUR))
+    else:
+        here.schedules = [wanted]
+        here.engine = here.new_engine()
+    for day in range(3):
+        here.tick(day * DAY + 2 * HOUR)
+    assert runs(here) == ["2026-01-01", "2026-01-02"]
