@@ -64,10 +64,11 @@ class Then(Combined):
         assert isinstance(cron, Cron)
         due_at = cron.next_tick(ticked_at, "")
         latest = max([now, *(each.last_at for each in arrivals[1:] if each.last_at)])
-        if due_at is not None and due_at <= latest:
-            # Ticks are delivered after the events of a reading, of which some are newer.
+        if due_at is not None and due_at <= latest and cron.ticks_due(due_at, latest, "").deliver:
+            # Ticks are delivered after the events of a reading, of which some are newer. One that
+            # has become too old meanwhile is not made up.
             reason = f"the tick of {format_moment(due_at)} comes first"
-            return Firing(satisfied=False, reason=reason, children=children)
+            return Firing(satisfied=False, reason=reason, recheck_at=latest, children=children)
         return Firing(
             satisfied=following.satisfied,
             reason=f"after the tick of {format_moment(ticked_at)}: {following.reason}",

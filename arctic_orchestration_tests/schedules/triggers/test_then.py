@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from arctic_orchestration.errors import InvalidDefinition
+from arctic_orchestration.schedules import engine
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration_tests.schedules.simulated import World, at
@@ -88,6 +89,22 @@ def test_an_arrival_after_the_next_tick_does_not_join_a_job_that_waits(world: Ma
     assert here.tick(7300) == ["run-1"]
     here.dagster.end("run-1")
     assert here.tick(7400) == ["run-2"]
+
+
+@pytest.mark.parametrize("fields", [{"catch_up": "none"}, {"grace": "5m"}])
+@pytest.mark.parametrize("backlog", [0, 30])
+def test_a_tick_that_is_not_made_up_does_not_come_first(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], backlog: int
+) -> None:
+    """The tick of 2:00 was missed: what arrives before that of 3:00 is after the one of 1:00."""
+    monkeypatch.setattr(engine, "EVENTS_AT_ONCE", 20)
+    trigger = on.then(on.cron("0 * * * *", **fields), on.partitions("a"))
+    here = world([Schedule(name="s", target="s", trigger=trigger, enabled=True)])
+    assert here.tick(3601) == []
+    here.feed.arrive("a", "1", moment=at(7230))
+    for number in range(backlog):
+        here.feed.arrive("other", str(number), moment=at(7240))
+    assert here.tick(7900) == ["run-1"]
 
 
 @pytest.mark.parametrize(
