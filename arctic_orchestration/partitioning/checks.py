@@ -76,20 +76,25 @@ def _why(upstream: Definition, target: Definition, mapping: dg.PartitionMapping)
         if not isinstance(several, dg.MultiPartitionsDefinition):
             several = target
         known = [one.name for one in getattr(several, "partitions_defs", ())]
-        return f"no dimension is called {name}" if name and name not in known else None
-    if isinstance(mapping, dg.MultiPartitionMapping):
+        if name and name not in known:
+            return f"no dimension is called {name}"
+    if isinstance(mapping, dg.MultiPartitionMapping | dg.MultiToSingleDimensionPartitionMapping):
         for dependency in mapping.get_dimension_dependencies(upstream, target):
             one, other = dependency.upstream_dimension_name, dependency.downstream_dimension_name
-            assert isinstance(upstream, dg.MultiPartitionsDefinition) and one is not None
-            assert isinstance(target, dg.MultiPartitionsDefinition) and other is not None
             why = _why(
-                upstream.get_partitions_def_for_dimension(one),
-                target.get_partitions_def_for_dimension(other),
-                dependency.partition_mapping,
+                _dimension(upstream, one), _dimension(target, other), dependency.partition_mapping
             )
             if why is not None:
-                return f"{one} onto {other}: {why}"
+                return f"{one or 'the keys'} onto {other or 'the keys'}: {why}"
     return None
+
+
+def _dimension(definition: Definition, name: str | None) -> Definition:
+    """Returns the partitions of a dimension; without a name, those that have one only."""
+    if name is None:
+        return definition
+    assert isinstance(definition, dg.MultiPartitionsDefinition)
+    return definition.get_partitions_def_for_dimension(name)
 
 
 def _no_common_key(upstream: Definition, target: Definition) -> str | None:

@@ -270,6 +270,8 @@ def test_an_unknown_dimension_is_refused() -> None:
             dg.MultiPartitionMapping({"date": dg.DimensionPartitionMapping("region", TWO_DAYS)}),
             ("date onto region", "by date", "TimeWindow"),
         ),
+        (DATE_REGION, BERLIN_DAYS, None, ("date onto the keys", BERLIN)),
+        (BERLIN_DAYS, DATE_REGION, None, ("the keys onto date", BERLIN)),
     ],
 )
 def test_a_mapping_that_cannot_work_is_refused_with_both_definitions(
@@ -288,6 +290,9 @@ def test_a_mapping_that_cannot_work_is_refused_with_both_definitions(
         (HOURLY, DAILY, None),
         (DAILY, DAILY, TWO_DAYS),
         (DATE_REGION, DAILY, None),
+        (DAILY, DATE_REGION, None),
+        (DATE_REGION, MONTHLY, None),
+        (DATE_REGION, REGIONS, dg.MultiToSingleDimensionPartitionMapping("region")),
         (DATE_REGION, DATE_REGION, BY_DAY),
         (REGIONS, ZONES, REGION_TO_ZONE),
         (FILES, FILES, None),
