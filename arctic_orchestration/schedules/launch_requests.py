@@ -110,7 +110,7 @@ def hand_out(
         except Exception as error:
             text = f"its stored request cannot be read: {error!r}"
             if _is_out(queue, job, ended, now):
-                queue.wait(job, text)
+                queue.wait(job, text, next_check_at=queue.now)
             else:
                 fail_launch(queue, job, text)
             continue
@@ -123,7 +123,7 @@ def hand_out(
             if problem.lasting and not _is_out(queue, job, ended, now):
                 fail_launch(queue, job, problem.text)
             else:
-                queue.wait(job, problem.text)
+                queue.wait(job, problem.text, next_check_at=queue.now)
             continue
         reason = f"its run was requested in tick {tick} and is not seen yet" if tick else job.reason
         if job.requests:
@@ -134,6 +134,7 @@ def hand_out(
             requests=job.requests + 1,
             requested_tick=tick,
             request_expires_at=now + LEASE,
+            next_check_at=None,
             reason=reason,
         )
         requests.append(request)
@@ -152,14 +153,18 @@ def _is_out(queue: JobQueue, job: Job, ended: Collection[str], now: datetime) ->
 def unleased(
     tx: sa.Connection, location: Location, ended: Collection[str], now: datetime
 ) -> sa.Select[Any]:
-    """Returns the query of the jobs that :func:`hand_out` takes next."""
+    """Returns the query of the jobs that :func:`hand_out` takes next.
+
+    Last come those that it could not hand out, which have been looked at: they stop no others.
+    """
     free = jobs.c.requested_tick.is_(None) | (jobs.c.request_expires_at <= now)
     if ended:
         free |= dialect.among(tx, jobs.c.requested_tick, ended)
     return (
         sa.select(jobs)
         .where(jobs.c.location_id == location.id, is_launching, free)
-        .order_by(jobs.c.requests, jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
+        .order_by(jobs.c.next_check_at.is_not(None), jobs.c.requests)
+        .order_by(jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
         .limit(REQUESTED_AT_ONCE)
     )
 

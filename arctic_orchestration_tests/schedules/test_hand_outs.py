@@ -12,9 +12,10 @@ from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.event_log.ticks import FailedTick
 from arctic_orchestration.schedules import engine, launch_requests
 from arctic_orchestration.schedules.request_hooks import Answer, Question
+from arctic_orchestration.schedules.schedule import Target
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import jobs
-from arctic_orchestration_tests.schedules.simulated import World, at
+from arctic_orchestration_tests.schedules.simulated import AnyTargets, World, at
 from arctic_orchestration_tests.schedules.test_engine import MakeWorld, job_rows, schedule, states
 
 _LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -164,3 +165,36 @@ def test_jobs_that_wait_for_a_slow_hook_take_no_places_of_others(
     for second in range(3, 6):
         here.tick(second)
     assert len(here.dagster.requests) == 6
+
+
+class Unanswered(AnyTargets):
+    """A target that cannot be looked up, once it is named."""
+
+    named: str | None = None
+
+    def problem(self, target: Target, start: str | None, end: str | None) -> str | None:
+        if target.job == self.named:
+            raise OSError("no answer")
+        return super().problem(target, start, end)
+
+
+def test_jobs_whose_target_cannot_be_looked_up_take_no_places_of_others(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than a tick hands out were admitted before; they go on once it can."""
+    monkeypatch.setattr(launch_requests, "REQUESTED_AT_ONCE", 2)
+    other = schedule("other", target="b", trigger=on.partitions("raw/b"))
+    here = world([schedule(coalesce=False), other])
+    here.engine.targets = targets = Unanswered()
+    for number in range(6):
+        here.feed.arrive("raw/a", str(number))
+    assert len(here.tick(1)) == 2
+    targets.named = "rollup"
+    here.feed.arrive("raw/b", "1")
+    for second in (2, 3, 4):
+        here.tick(second)
+    assert [request.target.job for request in here.dagster.requests] == ["rollup"] * 2 + ["b"]
+    targets.named = None
+    here.tick(5)
+    here.tick(6)
+    assert len(here.dagster.requests) == 7
