@@ -6,6 +6,8 @@ with stored requests for that long.
 
 Runs of another cluster are in a Dagster that this one cannot query. When nothing in that cluster
 has ticked for a week, the resources of its locations are released.
+
+Silence ends at the database's time: a host whose clock is ahead must not fail the jobs of others.
 """
 
 from datetime import datetime, timedelta
@@ -18,6 +20,7 @@ from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.location import SILENT, Location, from_row
 from arctic_orchestration.schedules.runs import RunTracker
+from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import is_active, jobs, locations, runs
 
 GIVEN_UP = timedelta(days=1)
@@ -29,11 +32,12 @@ def reconcile(tx: sa.Connection, own: Location, lookup: RetryLookup, now: dateti
 
     Skips a location whose row is locked: it is not silent.
     """
+    until = min(now, dialect.database_time(tx))
     query = (
         sa.select(locations)
         .where(locations.c.cluster == own.cluster, locations.c.id != own.id)
         .where(locations.c.storage_id == own.storage_id)
-        .where(locations.c.ticked_at < now - SILENT)
+        .where(locations.c.ticked_at < until - SILENT)
         .order_by(locations.c.id)
         .with_for_update(skip_locked=True)
     )
@@ -46,7 +50,7 @@ def reconcile(tx: sa.Connection, own: Location, lookup: RetryLookup, now: dateti
         tracker.verify_jobs()
         tracker.verify_others()
         queue.flush()
-        if silent.ticked_at is not None and silent.ticked_at < now - GIVEN_UP:
+        if silent.ticked_at is not None and silent.ticked_at < until - GIVEN_UP:
             in_location = jobs.c.location_id == silent.id
             for job in queue.load(in_location, jobs.c.state == JobState.LAUNCHING.value):
                 reason = f"location {silent.name} has not ticked since {silent.ticked_at:%Y-%m-%d}"
@@ -58,7 +62,8 @@ def reconcile(tx: sa.Connection, own: Location, lookup: RetryLookup, now: dateti
 
 def let_go(tx: sa.Connection, own: Location, now: datetime) -> int:
     """Ends active jobs and forgets runs of clusters that are gone; returns how many ended."""
-    alive = sa.select(locations.c.cluster).where(locations.c.ticked_at >= now - CLUSTER_GIVEN_UP)
+    since = min(now, dialect.database_time(tx)) - CLUSTER_GIVEN_UP
+    alive = sa.select(locations.c.cluster).where(locations.c.ticked_at >= since)
     query = (
         sa.select(locations)
         .where(locations.c.cluster != own.cluster, locations.c.cluster.not_in(alive))

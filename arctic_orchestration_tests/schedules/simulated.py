@@ -182,6 +182,7 @@ class World:
     feed: ListFeed = field(default_factory=ListFeed)
     location: str = "here"
     targets: Targets = field(default_factory=AnyTargets)
+    cluster: str = "default"
 
     def __post_init__(self) -> None:
         self.dagster = SimulatedDagster(self.feed)
@@ -190,7 +191,7 @@ class World:
     def new_engine(self) -> Engine:
         return Engine(
             database=self.database,
-            cluster="default",
+            cluster=self.cluster,
             location=self.location,
             feed=self.feed,
             lookup=self.dagster,

@@ -11,6 +11,7 @@ from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.schedule import Schedule, Target
 from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.state import dialect
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs, schedules
 from arctic_orchestration_tests.schedules.simulated import AnyTargets, World, at
@@ -154,6 +155,24 @@ def test_a_silent_location_gives_its_group_back(database: Database) -> None:
     new.tick(2 * DAY)
     states = {row.reason for row in job_rows(new) if row.state == "failed"}
     assert states == {"location here has not ticked since 2026-01-01"}
+
+
+@pytest.mark.parametrize("cluster", ["default", "another"])
+def test_a_clock_ahead_gives_up_nobody(
+    database: Database, monkeypatch: pytest.MonkeyPatch, cluster: str
+) -> None:
+    """One host's clock is a month ahead of the database's; the job of another has its run."""
+    monkeypatch.setattr(dialect, "database_time", lambda tx: at(10))
+    here = World(database, [schedule()])
+    here.tick(0)
+    here.feed.arrive("raw/a", "1")
+    (request,) = here.engine.tick(at(1)).requests
+    ahead = World(database, [], location="ahead", cluster=cluster)
+    for second in range(3):
+        ahead.tick(30 * DAY + second)
+    here.dagster.submit([request])
+    here.tick(11)
+    assert [row.state for row in job_rows(here)] == ["launched"]
 
 
 def test_another_dagster_under_the_same_name_is_refused(database: Database) -> None:
