@@ -155,7 +155,7 @@ def unleased(
 ) -> sa.Select[Any]:
     """Returns the query of the jobs that :func:`hand_out` takes next.
 
-    Last come those that it could not hand out, which have been looked at: they stop no others.
+    Last come those that it could not hand out, longest ago first: they stop no others.
     """
     free = jobs.c.requested_tick.is_(None) | (jobs.c.request_expires_at <= now)
     if ended:
@@ -163,7 +163,7 @@ def unleased(
     return (
         sa.select(jobs)
         .where(jobs.c.location_id == location.id, is_launching, free)
-        .order_by(jobs.c.next_check_at.is_not(None), jobs.c.requests)
+        .order_by(jobs.c.next_check_at.is_not(None), jobs.c.next_check_at, jobs.c.requests)
         .order_by(jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
         .limit(REQUESTED_AT_ONCE)
     )

@@ -168,12 +168,12 @@ def test_jobs_that_wait_for_a_slow_hook_take_no_places_of_others(
 
 
 class Unanswered(AnyTargets):
-    """A target that cannot be looked up, once it is named."""
+    """Targets that cannot be looked up, once they are named."""
 
-    named: str | None = None
+    named: Collection[str | None] = ()
 
     def problem(self, target: Target, start: str | None, end: str | None) -> str | None:
-        if target.job == self.named:
+        if target.job in self.named:
             raise OSError("no answer")
         return super().problem(target, start, end)
 
@@ -189,12 +189,33 @@ def test_jobs_whose_target_cannot_be_looked_up_take_no_places_of_others(
     for number in range(6):
         here.feed.arrive("raw/a", str(number))
     assert len(here.tick(1)) == 2
-    targets.named = "rollup"
+    targets.named = ["rollup"]
     here.feed.arrive("raw/b", "1")
     for second in (2, 3, 4):
         here.tick(second)
     assert [request.target.job for request in here.dagster.requests] == ["rollup"] * 2 + ["b"]
-    targets.named = None
+    targets.named = []
     here.tick(5)
     here.tick(6)
     assert len(here.dagster.requests) == 7
+
+
+def test_of_jobs_whose_target_could_not_be_looked_up_each_has_its_turn(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a tick hands out still cannot; one behind them can again."""
+    monkeypatch.setattr(launch_requests, "REQUESTED_AT_ONCE", 2)
+    later = schedule("other", target="b", trigger=on.partitions("raw/b"))
+    here = world([schedule(coalesce=False), later])
+    here.engine.targets = targets = Unanswered()
+    for number in range(6):
+        here.feed.arrive("raw/a", str(number))
+    here.feed.arrive("raw/b", "1")
+    assert len(here.tick(1)) == 2
+    targets.named = ["rollup", "b"]
+    for second in (2, 3, 4, 5):
+        here.tick(second)
+    targets.named = ["rollup"]
+    for second in (6, 7, 8):
+        here.tick(second)
+    assert [request.target.job for request in here.dagster.requests] == ["rollup"] * 2 + ["b"]
