@@ -112,11 +112,6 @@ class Renewal:
         """The lease after its last renewal."""
         return self._lease
 
-    @property
-    def reason(self) -> str:
-        """Why it is lost, as a sentence for people; empty: it is not."""
-        return self._reason
-
     def check(self) -> None:
         """Returns while the lease may be trusted.
 

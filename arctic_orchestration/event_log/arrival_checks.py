@@ -19,11 +19,6 @@ class ArrivalChecks:
     evaluations: tuple[Event, ...] = ()
 
     @property
-    def missing(self) -> frozenset[str]:
-        """The planned checks that have not been evaluated yet."""
-        return self.planned - {evaluation.check for evaluation in self.evaluations}
-
-    @property
     def blocked_by(self) -> tuple[str, ...]:
         """The blocking checks whose latest evaluation failed, by name.
 

@@ -86,14 +86,6 @@ class Totals:
         expected = self.tables[table].values()
         return sum(int(str(row["rows"])) for row in expected) if table in FEEDS else len(expected)
 
-    @property
-    def flights_by_day(self) -> dict[date, int]:
-        """The number of flights of each day."""
-        counts = dict.fromkeys(self.days, 0)
-        for (day, _), row in self.tables["flights"].items():
-            counts[date.fromisoformat(day)] += int(str(row["rows"]))
-        return counts
-
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:

@@ -120,10 +120,6 @@ class TaskGraph:
         """Returns the required freshness of a task itself: one value unless locations differ."""
         return self._own.get(name, ())
 
-    def elsewhere(self) -> tuple[str, ...]:
-        """Returns the parents that are no tasks here."""
-        return tuple(name for name in self._down if name not in self._own)
-
     def strictest_need(self, name: str) -> timedelta:
         """Returns the strictest maximum age of a task, or of a parent that is no task.
 

@@ -125,11 +125,6 @@ class Standing:
     #: tags that cannot be followed, and windows that never open together, as sentences
     problems: tuple[str, ...] = ()
 
-    def named(self, kind: Kind) -> tuple[str, ...]:
-        """Returns the names of the rules of a kind."""
-        names: tuple[str, ...] = getattr(self, kind.configured_as)
-        return names
-
 
 def program_of(run: RunFacts) -> str:
     """Returns the program of a run, by which limits for each program distinguish runs.

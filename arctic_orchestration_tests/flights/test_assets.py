@@ -32,7 +32,7 @@ def test_two_days_from_files_to_summary_agree_with_duckdb(lake: FlightsLake) -> 
     """
     lake.land_days(TWO_DAYS)
     totals = totals_of(TWO_DAYS)
-    assert totals.flights_by_day == {date(2013, 1, 1): 842, date(2013, 1, 2): 943}
+    assert [totals_of([day]).rows("flights") for day in TWO_DAYS] == [842, 943]
 
     made = lake.materialize(*CHAIN, partition=FIRST, through=SECOND)
     assert made.success

@@ -52,7 +52,7 @@ def test_a_tag_names_rules_in_any_order_and_spacing(kind: Kind, value: str) -> N
     rules = Rules.parse({kind.configured_as: {"a": form, "b-1": form, "c": form}})
     tag = f"arctic/{kind}"
     standing = standing_of(run_of(tags={tag: value.format("a", "b-1")}), rules)
-    assert standing.named(kind) == (("a", "b-1") if "{1}" in value else ("a",))
+    assert getattr(standing, kind.configured_as) == (("a", "b-1") if "{1}" in value else ("a",))
     assert standing.problems == ()
 
 
@@ -154,7 +154,7 @@ def test_a_name_that_no_rule_has_is_a_problem_and_nothing_else(kind: Kind) -> No
     known = sorted(RULES.named(kind.configured_as))
     tags = {f"arctic/{kind}": f"{known[0]}, nope", f"arctic/{kind}.of_a_schedule": "x"}
     standing = standing_of(run_of(tags=tags), RULES)
-    assert standing.named(kind) == (known[0],)
+    assert getattr(standing, kind.configured_as) == (known[0],)
     assert standing.problems == (
         f"arctic/{kind}: got 'nope', expected one of the {kind}s of dagster.yaml: "
         f"{', '.join(known)}",

@@ -60,11 +60,6 @@ class PartitionFiles:
         return replace(others, files=self.files, too_large=large)
 
     @property
-    def bytes(self) -> int:
-        """The size of the data files."""
-        return sum(file.size for file in self.files)
-
-    @property
     def deleted_share(self) -> float:
         """The share of deleted rows; an estimate.
 

@@ -83,10 +83,6 @@ class Expired:
     files: tuple[RemovedFile, ...] = ()
     failed: tuple[FailedRemoval, ...] = ()
 
-    @property
-    def bytes(self) -> int:
-        return sum(file.size or 0 for file in self.files)
-
 
 def expire_snapshots(
     table: Table,

@@ -42,10 +42,6 @@ class Orphans:
     #: orphans that stay because the caller protects them
     protected: int = 0
 
-    @property
-    def bytes(self) -> int:
-        return sum(file.size or 0 for file in self.files)
-
 
 def remove_orphans(
     table: Table,

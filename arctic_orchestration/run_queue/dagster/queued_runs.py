@@ -223,14 +223,6 @@ class QueuedRuns:
         self._returned, self._read_until, self._version_of_ends = found, now, version
         return [run for run in new.values() if run.ended_at is None or run.ended_at > since]
 
-    def run(self, run_id: str) -> RunView | None:
-        """Returns the current state of one run, or None if it does not exist.
-
-        Errors:
-            DatabaseUnavailable: Dagster's storage did not answer.
-        """
-        return runs_by_id(self._sql, [run_id]).get(run_id)
-
     def ids_like(self, part: str) -> list[str]:
         """Returns the ids of queued and active runs that begin with a text, at most three.
 

@@ -1,6 +1,5 @@
 """The output of a simulation: each decision of the scheduler, in order, as a line of JSON."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -74,10 +73,6 @@ class Decision:
             "reason": self.reason,
             **self.details,
         }
-
-    def to_line(self) -> str:
-        """Returns the decision as a line of JSON."""
-        return json.dumps(self.to_json(), ensure_ascii=False)
 
 
 class Narrator:

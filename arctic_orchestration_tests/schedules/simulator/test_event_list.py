@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from arctic_orchestration.event_log.arrival_checks import ArrivalChecks
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.event_log.feed import ArrivalLookup, Position
 from arctic_orchestration.schedules.simulator.world import World
@@ -37,11 +38,11 @@ def test_an_arrival_has_the_checks_of_its_own_partition() -> None:
     for day in ("mon", "tue"):
         made.arrive(AT, "a", day, checks=["c"])
     monday, tuesday = arrivals(made)
-    assert made.checks_of([monday])[monday.storage_id].missing == {"c"}
+    assert made.checks_of([monday])[monday.storage_id] == ArrivalChecks(planned=frozenset("c"))
     made.evaluate(AT, "a", "c", "mon", passed=False, blocking=True)
     checks = made.checks_of([monday, tuesday])
     assert checks[monday.storage_id].blocked_by == ("c",)
-    assert checks[tuesday.storage_id].missing == {"c"}
+    assert checks[tuesday.storage_id] == ArrivalChecks(planned=frozenset("c"))
     made.evaluate(AT, "a", "c", "mon", passed=True, blocking=True)
     assert made.checks_of([monday])[monday.storage_id].blocked_by == ()
 

@@ -99,6 +99,6 @@ def test_passing_over_ticks_changes_no_decision(
         "run_duration": timedelta(seconds=duration),
         "until": BEGIN + timedelta(seconds=150),
     }
-    quick = [found.to_line() for found in simulate(schedules, timeline, **options)]
+    quick = [found.to_json() for found in simulate(schedules, timeline, **options)]
     every = simulate(schedules, timeline, every_tick=True, **options)
-    assert quick == [found.to_line() for found in every]
+    assert quick == [found.to_json() for found in every]

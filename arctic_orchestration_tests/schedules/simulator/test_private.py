@@ -69,7 +69,7 @@ def test_a_simulation_decides_the_same_on_an_ordinary_database(
     """With transactions of its own, and no shortcut."""
     schedules = read_schedules((STORIES / f"{story}.yaml").read_text(), name=story)
     timeline = read_timeline(STORIES / f"{story}.jsonl")
-    quick = [found.to_line() for found in simulate(schedules, timeline)]
+    quick = [found.to_json() for found in simulate(schedules, timeline)]
     url = f"sqlite:///{tmp_path / 'state.db'}"
     monkeypatch.setattr(simulator, "PrivateDatabase", lambda: Database.open(url))
-    assert quick == [found.to_line() for found in simulate(schedules, timeline)]
+    assert quick == [found.to_json() for found in simulate(schedules, timeline)]

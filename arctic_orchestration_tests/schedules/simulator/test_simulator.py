@@ -89,8 +89,8 @@ def test_the_same_input_gives_the_same_lines_to_the_letter() -> None:
     """Jobs are named by their order, though their ids in the database are random."""
     timeline = happens(*[(number * 7, arrives(str(number))) for number in range(20)])
     schedules = [schedule(), schedule("t", constraints=[{"concurrency": {"limit": 1}}])]
-    first = [found.to_line() for found in simulate(schedules, timeline)]
-    assert first == [found.to_line() for found in simulate(schedules, timeline)]
+    first = [json.dumps(found.to_json()) for found in simulate(schedules, timeline)]
+    assert first == [json.dumps(found.to_json()) for found in simulate(schedules, timeline)]
 
 
 def test_a_hold_is_reported_when_its_reason_changes_and_not_at_each_tick() -> None:
