@@ -42,7 +42,7 @@ from arctic_orchestration.freshness.ownership import LEASE, Acquired, Owner, Tas
 from arctic_orchestration.freshness.run_outcomes import Outcomes, wake, wake_behind
 from arctic_orchestration.freshness.run_reconciler import RunReconciler
 from arctic_orchestration.freshness.run_requests import TaskRequest
-from arctic_orchestration.freshness.status import ROOTS, SINKS, WAITED_SINCE, StatusSink, Step
+from arctic_orchestration.freshness.status import ROOTS, WAITED_SINCE, Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
 from arctic_orchestration.freshness.submission_facts import NO_ASSETS, Assets, facts_of
 from arctic_orchestration.freshness.submissions import NewSubmission
@@ -94,7 +94,6 @@ class Lifecycle:
         assets: what is known of assets that are no tasks.
         life: the duration of a lease.
         time: the source of the time.
-        sinks: the sinks of steps.
         storage_id: the id of the Dagster storage with the runs; none: no check whether the location
             is bound to another one.
     """
@@ -107,7 +106,6 @@ class Lifecycle:
     assets: Assets = NO_ASSETS
     life: timedelta = LEASE
     time: Time = database_time
-    sinks: Sequence[StatusSink] = SINKS
     storage_id: str | None = None
     _digest: str | None = field(default=None, init=False)
     _trouble: str | None = field(default=None, init=False)
@@ -115,7 +113,7 @@ class Lifecycle:
     _was_away: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self._outcomes = Outcomes(life=self.life, time=self.time, sinks=self.sinks)
+        self._outcomes = Outcomes(life=self.life, time=self.time)
         self._reconciler = RunReconciler(self.database, self.cluster, self.location, self._outcomes)
 
     def tick(self) -> TickResult:
@@ -355,7 +353,7 @@ class Lifecycle:
                     wanted_by=submission.id,
                 )
             )
-        made = submissions.make(tx, new, now=now, sinks=self.sinks, group=submission.group_id)
+        made = submissions.make(tx, new, now=now, group=submission.group_id)
         return {one.task: one.id for one in made}
 
     def _run_requests(self) -> list[TaskRequest]:

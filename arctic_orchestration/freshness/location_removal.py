@@ -1,6 +1,5 @@
 """Removes a code location that was renamed or is gone, with everything that waits for its ticks."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -36,7 +35,6 @@ def forget(
     cluster: str,
     by: Actor,
     time: Time = database_time,
-    sinks: Sequence[StatusSink] = _SINKS,
 ) -> Forgotten:
     """Removes the definitions of a location, and ends its submissions with that reason.
 
@@ -52,7 +50,7 @@ def forget(
         ids = _live(tx, location, cluster)
         details = {"of_cluster": cluster, "tasks": tasks or 0, "submissions": len(ids)}
         audit.record(tx, by, "tasks", "forget", location, **details)
-    outcomes = Outcomes(time=time, sinks=sinks)
+    outcomes = Outcomes(time=time, sinks=_SINKS)
     reason = f"location {location} of cluster {cluster} was forgotten by {by.name}"
     ended = [id for id in ids if _end(database, outcomes, id, reason)]
     return Forgotten(tasks=tasks or 0, submissions=len(ended))

@@ -15,7 +15,7 @@ the token, and it publishes nothing.
 
 import logging
 import time as steady
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ from arctic_orchestration.freshness import definitions, ownership, submissions
 from arctic_orchestration.freshness.owned_run import Running, token_problem
 from arctic_orchestration.freshness.ownership import LEASE, Acquired, Owner, Time
 from arctic_orchestration.freshness.run_outcomes import Outcomes
-from arctic_orchestration.freshness.status import SINKS, StatusSink, Step
+from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.leases import Lease
@@ -55,7 +55,6 @@ def begun(
     run_id: str,
     life: timedelta = LEASE,
     time: Time = database_time,
-    sinks: Sequence[StatusSink] = SINKS,
     patience: timedelta = _BEGINS_FOR,
 ) -> Iterator[Running]:
     """Begins a requested run; renews its lease while the block runs.
@@ -68,14 +67,13 @@ def begun(
         run_id: Dagster's run id.
         life: the duration of the lease.
         time: the source of the time.
-        sinks: the sinks of steps.
         patience: how long an unavailable database is waited for.
 
     Errors:
         Refused: the token is no longer the task's. Nothing was touched.
         DatabaseUnavailable: it did not answer within ``patience``.
     """
-    outcomes = Outcomes(life=life, time=time, sinks=sinks)
+    outcomes = Outcomes(life=life, time=time)
     requested_at = 0.0
 
     def begin() -> Submission:
@@ -98,7 +96,6 @@ def acquired_manually(
     run_id: str,
     life: timedelta = LEASE,
     time: Time = database_time,
-    sinks: Sequence[StatusSink] = SINKS,
     patience: timedelta = _BEGINS_FOR,
 ) -> Iterator[Running]:
     """Acquires a task, however fresh it is, for a run that a person started in Dagster.
@@ -107,7 +104,7 @@ def acquired_manually(
         Refused: another run owns the task; the message names it.
         DatabaseUnavailable: it did not answer within ``patience``.
     """
-    outcomes = Outcomes(life=life, time=time, sinks=sinks)
+    outcomes = Outcomes(life=life, time=time)
     requested_at = 0.0
 
     def begin() -> Submission:
@@ -239,7 +236,6 @@ def step_begun(
     run_id: str,
     life: timedelta = LEASE,
     time: Time = database_time,
-    sinks: Sequence[StatusSink] = SINKS,
 ) -> str | None:
     """Verifies the token when a step of a requested run begins, and renews the lease.
 
@@ -252,7 +248,7 @@ def step_begun(
     Errors:
         DatabaseUnavailable: it did not answer.
     """
-    outcomes = Outcomes(life=life, time=time, sinks=sinks)
+    outcomes = Outcomes(life=life, time=time)
     with database.begin() as tx:
         owning = submissions.by_id(tx, submission, lock=True)
         if owning is not None and owning.state.owns and owning.token == token:

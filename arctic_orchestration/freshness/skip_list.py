@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.freshness import definitions
 from arctic_orchestration.freshness.ownership import Time
-from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, report
+from arctic_orchestration.freshness.status import StatusEvent, Step, report
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.freshness_tables import skipped_tasks
@@ -37,7 +37,6 @@ def skip(
     by: str,
     cluster: str,
     time: Time = database_time,
-    sinks: Sequence[StatusSink] = SINKS,
 ) -> Skip:
     """Adds a task to the skip list, or changes its reason. A present run goes on.
 
@@ -55,7 +54,7 @@ def skip(
     tx.execute(new.on_conflict_do_update(index_elements=["task"], set_=values))
     text = f"put on the skip list by {by}: {reason}"
     event = StatusEvent(task=task, step=Step.SKIP_SET, reason=text, at=now, cluster=cluster)
-    report(tx, [event], sinks)
+    report(tx, [event])
     return Skip(task=task, reason=reason, by=by, at=now)
 
 
@@ -66,7 +65,6 @@ def unskip(
     by: str,
     cluster: str,
     time: Time = database_time,
-    sinks: Sequence[StatusSink] = SINKS,
 ) -> None:
     """Removes a task from the skip list.
 
@@ -79,7 +77,7 @@ def unskip(
         raise NotFound(f"task {task} is not on the skip list, which has: {listed}")
     text = f"taken off the skip list by {by}"
     event = StatusEvent(task=task, step=Step.SKIP_LIFTED, reason=text, at=time(tx), cluster=cluster)
-    report(tx, [event], sinks)
+    report(tx, [event])
 
 
 def skips(tx: sa.Connection, names: Sequence[str] | None = None) -> list[Skip]:

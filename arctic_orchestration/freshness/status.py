@@ -254,7 +254,9 @@ def add_sink(sink: StatusSink) -> None:
         _added.sinks.append(sink)
 
 
-def report(tx: sa.Connection, events: Sequence[StatusEvent], sinks: Sequence[StatusSink]) -> None:
+def report(
+    tx: sa.Connection, events: Sequence[StatusEvent], sinks: Sequence[StatusSink] = SINKS
+) -> None:
     """Reports steps to each sink, in the transaction that makes them."""
     if events:
         for sink in sinks:

@@ -16,7 +16,7 @@ from arctic_orchestration.freshness import definitions
 from arctic_orchestration.freshness.criteria import TaskSpec, required_since
 from arctic_orchestration.freshness.definitions import Definition
 from arctic_orchestration.freshness.ownership import TaskRow, Time
-from arctic_orchestration.freshness.status import SINKS, StatusEvent, StatusSink, Step, report
+from arctic_orchestration.freshness.status import StatusEvent, Step, report
 from arctic_orchestration.freshness.submission import BAD, Submission, SubmissionState
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.state import dialect
@@ -55,7 +55,6 @@ def submit(
     only: Sequence[str] | None = None,
     with_parents: bool = False,
     time: Time = database_time,
-    sinks: Sequence[StatusSink] = SINKS,
 ) -> list[Submission]:
     """Submits tasks; all of them, or none if one cannot be submitted.
 
@@ -72,7 +71,6 @@ def submit(
         with_parents: also submits all ancestors, in any location; each with its own required
             freshness and that of its children here.
         time: the source of the time.
-        sinks: the sinks of steps.
 
     Errors:
         NotFound: no location of any cluster declares a name.
@@ -115,7 +113,7 @@ def submit(
                 submits_parents=only is None,
             )
         )
-    return make(tx, new, now=now, sinks=sinks)
+    return make(tx, new, now=now)
 
 
 def make(
@@ -123,7 +121,6 @@ def make(
     new: Sequence[NewSubmission],
     *,
     now: datetime,
-    sinks: Sequence[StatusSink],
     group: str | None = None,
 ) -> list[Submission]:
     """Writes submissions, which are due at once."""
@@ -162,7 +159,6 @@ def make(
             )
             for one in made
         ],
-        sinks,
     )  # fmt: skip
     return made
 
