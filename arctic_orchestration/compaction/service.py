@@ -13,7 +13,6 @@ from pyiceberg.catalog import Catalog
 from arctic_orchestration.compaction.commit import records
 from arctic_orchestration.compaction.commit.cleaner import CleaningCounts, clean
 from arctic_orchestration.compaction.commit.committer import CommitCounts, Committer
-from arctic_orchestration.compaction.commit.orphaned_outputs import GRACE
 from arctic_orchestration.compaction.commit.records import RETENTION, SHORTEST_RETENTION
 from arctic_orchestration.compaction.planning.catalog_planner import Planner, PlanningCounts
 from arctic_orchestration.compaction.planning.observer import Observer
@@ -49,7 +48,6 @@ class CompactionService:
         database: the state database.
         catalog: the catalog of the tables.
         retention: how long records and ended tasks are kept; at least a day.
-        grace: how long the outputs of a lost attempt are kept.
         scope: which tables are planned, and whether they are only observed. Other offers, such as
             by ``arctic compaction plan``, are committed for every table.
 
@@ -63,7 +61,6 @@ class CompactionService:
         catalog: Catalog,
         *,
         retention: timedelta = RETENTION,
-        grace: timedelta = GRACE,
         scope: Scope = EVERYTHING,
     ) -> None:
         if retention < SHORTEST_RETENTION:
@@ -80,7 +77,6 @@ class CompactionService:
         self._cleaning: TableJobs[CleaningCounts] = TableJobs(pool)
         self._upkeep = Upkeep(database, catalog, selects=scope.covers, pool=pool)
         self._retention = retention
-        self._grace = grace
         self._kept_house_at: float | None = None
 
     def discover(self) -> None:
@@ -132,4 +128,4 @@ class CompactionService:
         with self._database.begin() as tx:
             records.prune(tx, now - self._retention)
             workers.forget_silent_workers(tx)
-        return clean(self._database, self._catalog, grace=self._grace, jobs=self._cleaning)
+        return clean(self._database, self._catalog, jobs=self._cleaning)

@@ -102,13 +102,13 @@ class Difference:
         return f"{self.table}[{self.key}]{what}: got {self.got!r}, expected {self.expected!r}"
 
 
-def totals_of(days: Sequence[date], source: FlightsSource | None = None) -> Totals:
+def totals_of(days: Sequence[date]) -> Totals:
     """Returns the totals of these days, straight from the CSV.
 
     Errors:
         ConfigurationError: the extra ``flights`` is not installed.
     """
-    data = source or FlightsSource.installed()
+    data = FlightsSource.installed()
     with tempfile.TemporaryDirectory() as directory, duckdb.connect() as database:
         # DuckDB reads no zip archives.
         feeds: dict[str, str] = {}
@@ -128,9 +128,7 @@ def totals_of(days: Sequence[date], source: FlightsSource | None = None) -> Tota
         )
 
 
-def compare(
-    catalog: Catalog, totals: Totals, tables: Sequence[str] = TABLES, namespace: str = "nyc"
-) -> list[Difference]:
+def compare(catalog: Catalog, totals: Totals, tables: Sequence[str] = TABLES) -> list[Difference]:
     """Returns where the Iceberg tables differ from the totals; empty when they agree.
 
     A table that is missing or contains rows of other days differs too. Sums of decimals may differ
@@ -138,7 +136,7 @@ def compare(
     """
     found: list[Difference] = []
     for table in tables:
-        identifier = f"{namespace}.{table}"
+        identifier = f"nyc.{table}"
         key, sql = _TOTALS[table]
         expected = totals.tables[table]
         if not catalog.table_exists(identifier):

@@ -45,7 +45,6 @@ def describe(
     *,
     spec_id: int,
     partition: Record | Sequence[Any],
-    sort_order_id: int | None = None,
 ) -> DataFile:
     """Describes a file for a commit, with statistics from one read of its footer; reads no rows.
 
@@ -59,9 +58,7 @@ def describe(
     Errors:
         LakeError: a column of the file has no field id, or a type that the table cannot read.
     """
-    return described(
-        table, path, spec_id=spec_id, partition=partition, sort_order_id=sort_order_id
-    ).file
+    return described(table, path, spec_id=spec_id, partition=partition).file
 
 
 def described(

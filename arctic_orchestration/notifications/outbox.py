@@ -179,9 +179,7 @@ def due(tx: sa.Connection, location_id: int, now: datetime) -> bool:
     return tx.execute(some).first() is not None
 
 
-def claim(
-    tx: sa.Connection, location_id: int, now: datetime, limit: int, lease: timedelta = LEASE
-) -> list[StoredNotice]:
+def claim(tx: sa.Connection, location_id: int, now: datetime, limit: int) -> list[StoredNotice]:
     """Claims the oldest due notices, which no other sender gets while the lease lasts."""
     stale = sa.or_(notices.c.send_at < now - _STALE_AFTER, notices.c.at < now - _OLDEST)
     tx.execute(
@@ -199,7 +197,7 @@ def claim(
     found = [_stored(row) for row in tx.execute(query).mappings()]
     if found:
         mine = dialect.among(tx, notices.c.id, [notice.id for notice in found])
-        tx.execute(sa.update(notices).where(mine).values(send_at=now + lease))
+        tx.execute(sa.update(notices).where(mine).values(send_at=now + LEASE))
     return found
 
 
@@ -259,11 +257,11 @@ def messages_since(
     return {name: sorted(moments) for name, moments in found.items()}
 
 
-def prune(tx: sa.Connection, location_id: int, now: datetime, keep: timedelta = KEEP) -> int:
-    """Deletes some of the notices older than ``keep``; returns how many."""
+def prune(tx: sa.Connection, location_id: int, now: datetime) -> int:
+    """Deletes some of the notices older than ``KEEP``; returns how many."""
     old = (
         sa.select(notices.c.id)
-        .where(notices.c.location_id == location_id, notices.c.at < now - keep)
+        .where(notices.c.location_id == location_id, notices.c.at < now - KEEP)
         .order_by(notices.c.id)
         .limit(_PRUNED_AT_ONCE)
     )

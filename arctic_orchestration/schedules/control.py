@@ -176,9 +176,6 @@ def update(
     location: Location,
     schedule: Schedule,
     now: datetime,
-    *,
-    reason: str = MANUALLY,
-    actor: Actor = NO_ACTOR,
 ) -> Difference:
     """Gives the schedule with this name a new version; an equal definition changes nothing.
 
@@ -186,7 +183,7 @@ def update(
         NotFound: no schedule has the name; lists similar names.
     """
     schedule_by_name(tx, location, schedule.name)
-    return apply(tx, store, location, [schedule], now, reason=reason, actor=actor)
+    return apply(tx, store, location, [schedule], now, reason=MANUALLY)
 
 
 def delete(

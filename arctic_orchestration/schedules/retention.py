@@ -17,11 +17,11 @@ _KEPT_FOR_ALL = 1_000
 _AT_ONCE = 500
 
 
-def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta = KEEP) -> int:
-    """Deletes some rows that ended before ``now - keep``; returns the number of jobs."""
+def prune(tx: sa.Connection, location: Location, now: datetime) -> int:
+    """Deletes some rows that ended before ``now - KEEP``; returns the number of jobs."""
     old = (
         sa.select(jobs.c.id)
-        .where(jobs.c.location_id == location.id, jobs.c.ended_at < now - keep)
+        .where(jobs.c.location_id == location.id, jobs.c.ended_at < now - KEEP)
         .limit(_AT_ONCE)
     )
     ids = list(tx.execute(old).scalars())
@@ -34,7 +34,7 @@ def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta 
     deferrals = tx.execute(
         sa.select(deferred_arrivals.c.id)
         .where(deferred_arrivals.c.location_id == location.id)
-        .where(deferred_arrivals.c.at < now - keep)
+        .where(deferred_arrivals.c.at < now - KEEP)
         .limit(_AT_ONCE)
     )
     these = dialect.among(tx, deferred_arrivals.c.id, list(deferrals.scalars()))
@@ -45,7 +45,7 @@ def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta 
     )
     unused = (
         sa.select(events.c.number)
-        .where(events.c.location_id == location.id, events.c.taken_at < now - keep, ~used, ~waits)
+        .where(events.c.location_id == location.id, events.c.taken_at < now - KEEP, ~used, ~waits)
         .limit(_AT_ONCE)
     )
     numbers = list(tx.execute(unused).scalars())
@@ -54,7 +54,7 @@ def prune(tx: sa.Connection, location: Location, now: datetime, keep: timedelta 
         tx.execute(
             sa.delete(events).where(in_location, dialect.among(tx, events.c.number, numbers))
         )
-    unreadable_events.prune(tx, location.cluster, now - keep)
+    unreadable_events.prune(tx, location.cluster, now - KEEP)
     # No rate needs launches from further back.
     forgotten = sa.select(launches.c.holder).where(launches.c.at < now - KEEP).limit(_AT_ONCE)
     tx.execute(

@@ -32,13 +32,13 @@ def records(
     if not found:
         console().print("no such records")
         return
-    print_records(None, found)
+    print_records(found)
 
 
-def print_records(title: str | None, found: list[CompactionRecord]) -> None:
+def print_records(found: list[CompactionRecord]) -> None:
     """Prints records as a table."""
     shown = Rows(
-        title,
+        None,
         *("at", "table", "snapshot", "tasks", "files", "size", "rows", "merged in", "waited"),
         "how",
         text="how",

@@ -209,7 +209,7 @@ def _print(table: str, result: "RunResult") -> None:
     for task in result.left:
         out.print(f"[yellow]left: task {task.id} is {task.state}:[/] {escape(task.reason)}")
     if result.records:
-        print_records(None, list(result.records))
+        print_records(list(result.records))
     elif offered is not None and not result.plan.tasks:
         barred = _barred(result)
         if barred:

@@ -26,6 +26,8 @@ _log = logging.getLogger("arctic.compaction.cleaning")
 
 #: the time limit for starting tables and waiting for them
 LONGEST_TICK = timedelta(seconds=30)
+#: directories of one cleaning
+_MOST_AT_ONCE = 200
 #: how long a directory is skipped after a failed removal
 _RETRY_AFTER = timedelta(hours=1)
 #: After this many consecutive tables without an answer, the catalog is considered down.
@@ -56,9 +58,7 @@ def clean(
     catalog: Catalog,
     *,
     grace: timedelta = GRACE,
-    limit: int = 200,
     jobs: TableJobs[CleaningCounts] | None = None,
-    at_most: timedelta = LONGEST_TICK,
 ) -> CleaningCounts:
     """Removes the directories of ended attempts, after a grace time.
 
@@ -66,9 +66,7 @@ def clean(
         database: the state database.
         catalog: the catalog of the tables.
         grace: how long after its end an attempt's directory is kept.
-        limit: the maximum number of directories.
         jobs: the jobs of a shared pool; none: its own.
-        at_most: the time limit after which no further table is started or waited for.
 
     Errors:
         DatabaseUnavailable: the state database did not answer.
@@ -76,7 +74,7 @@ def clean(
     """
     catalog_binding.require_same(database, catalog)
     with database.read() as tx:
-        found = orphaned_outputs.to_clean(tx, grace=grace, limit=limit)
+        found = orphaned_outputs.to_clean(tx, grace=grace, limit=_MOST_AT_ONCE)
     by_table: dict[str, list[Leftover]] = {}
     for leftover in found:
         by_table.setdefault(leftover.table, []).append(leftover)
@@ -100,7 +98,7 @@ def clean(
         return silent < _SILENT_TABLES
 
     jobs = jobs or TableJobs(TablePool())
-    jobs.run(by_table, work, hear, at_most.total_seconds())
+    jobs.run(by_table, work, hear, LONGEST_TICK.total_seconds())
     for name in jobs.newly_overdue():
         _log.warning("outputs of attempts at %s stay for now: %s", name, jobs.overdue_text())
     return counts

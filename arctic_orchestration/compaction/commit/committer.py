@@ -105,7 +105,6 @@ class Committer:
     Args:
         database: the state database.
         catalog: the catalog of the tables.
-        name: its name, for people.
         life: the duration of a commit lease.
         longest_round: the time limit of a round; then it no longer renews, and publishes nothing.
         pool: the threads for several tables; none: its own.
@@ -116,7 +115,6 @@ class Committer:
         database: Database,
         catalog: Catalog,
         *,
-        name: str | None = None,
         life: timedelta = LEASE,
         longest_round: timedelta = LONGEST_ROUND,
         pool: TablePool | None = None,
@@ -124,7 +122,7 @@ class Committer:
         self._jobs: TableJobs[Round | None] = TableJobs(pool or TablePool())
         self._database = database
         self._catalog = catalog
-        self._name = name or f"committer-{new_id(utc_now())}"
+        self._name = f"committer-{new_id(utc_now())}"
         self._life = life
         self._longest_round = longest_round.total_seconds()
 

@@ -51,7 +51,6 @@ class Observer:
         catalog: the catalog of the tables.
         scope: the observed tables.
         pool: the threads for several tables; none: its own.
-        discovery: how often the catalog's tables are listed.
     """
 
     def __init__(
@@ -61,13 +60,11 @@ class Observer:
         scope: Scope,
         *,
         pool: TablePool | None = None,
-        discovery: timedelta = DISCOVERY,
     ) -> None:
         self._jobs: TableJobs[PlanningCounts] = TableJobs(pool or TablePool())
         self._database = database
         self._catalog = catalog
         self._scope = scope
-        self._discovery = discovery
         self._discovered_at: datetime | None = None
         #: the tables that it plans, as the catalog listed them last
         self.names: frozenset[str] = frozenset()
@@ -75,7 +72,7 @@ class Observer:
         #: tables with a failed plan, and until when they are skipped
         self._paused: dict[str, datetime] = {}
 
-    def tick(self, now: datetime, *, at_most: timedelta = LONGEST_TICK) -> PlanningCounts:
+    def tick(self, now: datetime) -> PlanningCounts:
         """Plans the tables whose plan may differ from the last one.
 
         Errors:
@@ -84,8 +81,8 @@ class Observer:
             DatabaseUnavailable: the state database did not answer.
         """
         catalog_binding.require_same(self._database, self._catalog)
-        until = time.monotonic() + at_most.total_seconds()
-        if self._discovered_at is None or now >= self._discovered_at + self._discovery:
+        until = time.monotonic() + LONGEST_TICK.total_seconds()
+        if self._discovered_at is None or now >= self._discovered_at + DISCOVERY:
             self.names = frozenset(filter(self._scope.covers, list_tables(self._catalog)))
             self._discovered_at = now
         counts = PlanningCounts(tables=len(self.names))

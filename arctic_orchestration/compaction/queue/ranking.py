@@ -101,15 +101,10 @@ def decoded_bytes(files: int, has_deletes: bool, bytes: int) -> int:
     return bytes // _COPIED_FOR_ONE if is_copied else bytes
 
 
-def overtaken_until(
-    waiting_since: datetime,
-    level: int,
-    highest_level: int,
-    seconds_per_level: int = SECONDS_PER_LEVEL,
-) -> datetime:
+def overtaken_until(waiting_since: datetime, level: int, highest_level: int) -> datetime:
     """Returns the moment from which no newly offered task precedes this one."""
     levels = max(highest_level - level, 0) + 1
-    return waiting_since + timedelta(seconds=levels * seconds_per_level)
+    return waiting_since + timedelta(seconds=levels * SECONDS_PER_LEVEL)
 
 
 def waits_at_most(

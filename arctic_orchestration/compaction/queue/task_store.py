@@ -68,7 +68,6 @@ def tasks(
     tx: sa.Connection,
     *,
     table: str | None = None,
-    queue: str | None = None,
     states: Collection[TaskState] = (),
     limit: int | None = None,
 ) -> list[Task]:
@@ -77,15 +76,12 @@ def tasks(
     Args:
         tx: the transaction.
         table: only of this table.
-        queue: only of this queue.
         states: only in these states.
         limit: the maximum number.
     """
     where: list[sa.ColumnElement[bool]] = []
     if table is not None:
         where.append(compaction_tasks.c.table_name == table)
-    if queue is not None:
-        where.append(compaction_tasks.c.queue == queue)
     if states:
         where.append(compaction_tasks.c.state.in_([state.value for state in states]))
     return _select(tx, *where, limit=limit)

@@ -217,9 +217,7 @@ def release(
     spend(tx, {queue: [lasted]}, time(tx))
 
 
-def release_all(
-    tx: sa.Connection, held: Iterable[tuple[str, int]], *, time: Time = database_time
-) -> None:
+def release_all(tx: sa.Connection, held: Iterable[tuple[str, int]]) -> None:
     """Releases several attempts, with their tokens, in the order of their tables.
 
     Those that have lost their task are left alone.
@@ -227,10 +225,10 @@ def release_all(
     lasted: dict[str, list[timedelta]] = {}
     for attempt_id, token in held:
         with suppress(Refused):
-            queue, one = _release(tx, attempt_id, token, "its worker ends", time)
+            queue, one = _release(tx, attempt_id, token, "its worker ends", database_time)
             lasted.setdefault(queue, []).append(one)
     # Budgets are locked after all tables.
-    spend(tx, lasted, time(tx))
+    spend(tx, lasted, database_time(tx))
 
 
 def _release(

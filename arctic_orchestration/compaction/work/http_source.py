@@ -164,16 +164,10 @@ class _Assignment:
 
 
 class HttpSource:
-    """Tasks from a server.
+    """Tasks from a server."""
 
-    Args:
-        server: the server.
-        labels: what people and programs know the worker by.
-    """
-
-    def __init__(self, server: Server, labels: Mapping[str, str] | None = None) -> None:
+    def __init__(self, server: Server) -> None:
         self._server = server
-        self._labels = dict(labels or {})
         self._worker: WorkerInfo | None = None
         self._order = Order.RUN
         self.life = LEASE
@@ -191,7 +185,6 @@ class HttpSource:
                 "slots": worker.parallelism,
                 "memory": psutil.virtual_memory().total,
                 "version": f"arctic-orchestration {version('arctic-orchestration')}",
-                "labels": self._labels,
             },
         )
         self._order = Order(answer["order"])
@@ -208,7 +201,7 @@ class HttpSource:
         requested_at = time.monotonic()
         try:
             body = {"key": key, "wait_seconds": seconds}
-            answer = self._of_worker("POST", "/claim", body, wait=seconds)
+            answer = self._of_worker("/claim", body, wait=seconds)
         except Refused:
             # The attempt that was claimed with this key has ended.
             self._keys.key = None
@@ -251,7 +244,7 @@ class HttpSource:
             # Its claims are heartbeats.
             return Beat(order=self._order)
         own = [{"attempt": one.claim.attempt_id, "fencing_token": one.claim.token} for one in held]
-        answer = self._of_worker("POST", "/beat", {"attempts": own})
+        answer = self._of_worker("/beat", {"attempts": own})
         self._order = Order(answer["order"])
         renewed = {one["attempt"] for one in answer["attempts"] if one["answer"] != "lost"}
         return Beat(order=self._order, renewed=frozenset(renewed))
@@ -286,16 +279,14 @@ class HttpSource:
         assert self._worker is not None
         self._server.request("DELETE", f"/{self._worker.id}")
 
-    def _of_worker(
-        self, method: str, path: str, body: Mapping[str, Any], *, wait: float = 0
-    ) -> dict[str, Any]:
+    def _of_worker(self, path: str, body: Mapping[str, Any], *, wait: float = 0) -> dict[str, Any]:
         """Sends a request of this worker, which is registered again if the server forgot it."""
         assert self._worker is not None
         try:
-            return self._server.request(method, f"/{self._worker.id}{path}", body, wait=wait)
+            return self._server.request("POST", f"/{self._worker.id}{path}", body, wait=wait)
         except NotFound:
             self.start(self._worker)
-            return self._server.request(method, f"/{self._worker.id}{path}", body, wait=wait)
+            return self._server.request("POST", f"/{self._worker.id}{path}", body, wait=wait)
 
     def _report(self, work: Work, report: str, **body: Any) -> dict[str, Any]:
         try:

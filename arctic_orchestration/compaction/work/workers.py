@@ -90,22 +90,19 @@ _BEAT = _OF.values(seen_at=sa.bindparam("now")).returning(*compaction_workers.c)
 _LOCK = _OF.values(seen_at=compaction_workers.c.seen_at).returning(*compaction_workers.c)
 
 
-def lock_worker(
-    tx: sa.Connection, id: str, *, beats: bool = False, time: Time = database_time
-) -> Worker:
+def lock_worker(tx: sa.Connection, id: str, *, beats: bool = False) -> Worker:
     """Returns a worker, locked until the transaction ends.
 
     Args:
         tx: the transaction.
         id: its id.
         beats: records a heartbeat.
-        time: the source of the time.
 
     Errors:
         NotFound: no such worker; it ended, or was silent for too long.
     """
     found = (
-        tx.execute(_BEAT, {"worker": id, "now": time(tx)})
+        tx.execute(_BEAT, {"worker": id, "now": database_time(tx)})
         if beats
         else tx.execute(_LOCK, {"worker": id})
     )
@@ -184,15 +181,13 @@ def forget_worker(tx: sa.Connection, id: str) -> None:
     tx.execute(sa.delete(compaction_workers).where(compaction_workers.c.id == id))
 
 
-def forget_silent_workers(
-    tx: sa.Connection, *, older_than: timedelta = timedelta(days=1), time: Time = database_time
-) -> int:
-    """Deletes workers without a heartbeat.
+def forget_silent_workers(tx: sa.Connection, *, time: Time = database_time) -> int:
+    """Deletes workers without a heartbeat for a day.
 
     Returns:
         the number of workers.
     """
-    old = compaction_workers.c.seen_at <= time(tx) - older_than
+    old = compaction_workers.c.seen_at <= time(tx) - timedelta(days=1)
     return tx.execute(sa.delete(compaction_workers).where(old)).rowcount
 
 

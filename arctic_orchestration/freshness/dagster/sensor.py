@@ -75,10 +75,8 @@ class TaskSensor(NamedTargetsSensor):
     Args:
         name: its name.
         interval_seconds: the minimum interval between two ticks.
-        location: the name under which tasks are registered; none: the name of the code location.
         jobs: the names of jobs that are tasks.
         assets: whether assets are tasks.
-        settings: none: each tick reads them from the environment.
     """
 
     def __init__(
@@ -86,13 +84,9 @@ class TaskSensor(NamedTargetsSensor):
         *,
         name: str,
         interval_seconds: int = 10,
-        location: str | None = None,
         jobs: Sequence[str] = (),
         assets: bool = True,
-        settings: Settings | None = None,
     ) -> None:
-        self._location_name = location
-        self._settings = settings
         self._places: dict[tuple[str, ...], _Place] = {}
         super().__init__(
             name=name,
@@ -141,9 +135,9 @@ class TaskSensor(NamedTargetsSensor):
             _log.warning("task %s could not be refused: %s", request.task, problem)
 
     def _place(self, context: dg.SensorEvaluationContext) -> _Place:
-        settings = self._settings or Settings.from_environment()
+        settings = Settings.from_environment()
         origin = context.code_location_origin
-        location = self._location_name or (origin.location_name if origin else "local")
+        location = origin.location_name if origin else "local"
         repository = context.repository_def
         assert repository is not None
         storage = code_servers.storage_of(context)

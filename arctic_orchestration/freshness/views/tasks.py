@@ -123,7 +123,6 @@ def task_views(
     now: datetime,
     *,
     names: Sequence[str] | None = None,
-    batch: str | None = None,
     assets: Assets = NO_ASSETS,
 ) -> list[TaskView]:
     """Returns the views of all or some tasks, by name.
@@ -132,13 +131,12 @@ def task_views(
         tx: the transaction.
         now: the database's time.
         names: only these tasks.
-        batch: only of this batch.
         assets: what is known of assets that are no tasks.
 
     Errors:
         NotFound: a name is no task's.
     """
-    found = definitions.definitions(tx, names, batch=batch)
+    found = definitions.definitions(tx, names)
     by_name: dict[str, list[Definition]] = {}
     for one in found:
         by_name.setdefault(one.spec.name, []).append(one)

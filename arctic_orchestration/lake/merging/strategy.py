@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pyiceberg.types as iceberg
-from pyiceberg.io.pyarrow import parquet_path_to_id_mapping, schema_to_pyarrow
+from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
@@ -20,7 +20,6 @@ from arctic_orchestration.lake.clustering import is_sorted
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging.lineage import why_lineage_is_lost, with_own_lineage
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
-from arctic_orchestration.lake.name_mapping import Names, fields_of, has_ids
 from arctic_orchestration.lake.parquet_footers import with_ids
 from arctic_orchestration.lake.row_lineage import FIRST_VERSION, with_lineage
 
@@ -175,18 +174,10 @@ def require_current_schema(table: Table, group: FileGroup) -> None:
             )
 
 
-def misfits(footer: Footer, schema: Schema, names: Names | None = None) -> Iterator[str]:
-    """Yields how a file's columns differ from the table's current ones: names, ids, types.
-
-    Args:
-        names: what the names in a file without field ids stand for; None: ids must be there.
-    """
-    found = footer.metadata.schema.to_arrow_schema()
+def misfits(footer: Footer, schema: Schema) -> Iterator[str]:
+    """Yields how a file's columns differ from the table's current ones: names, ids, types."""
     try:
-        if names is not None and not has_ids(found):
-            if dict(fields_of(found, names)) != dict(fields_of(schema_to_pyarrow(schema))):
-                yield "it has no field ids, and its names do not stand for all columns of today"
-        elif with_ids(footer.thrift, schema) != footer.thrift:
+        if with_ids(footer.thrift, schema) != footer.thrift:
             yield "field ids are missing"
     except LakeError as error:
         yield str(error)

@@ -237,14 +237,14 @@ def list_events(
     return [listed_event(row) for row in rows]
 
 
-def events_of_job(tx: sa.Connection, job: Job, *, limit: int = 100) -> list[ListedEvent]:
+def events_of_job(tx: sa.Connection, job: Job) -> list[ListedEvent]:
     """Returns the first events of a job, oldest first."""
     numbers = sa.select(job_events.c.number).where(job_events.c.job_id == job.id).distinct()
     query = (
         sa.select(events.c.number, events.c.taken_at, events.c.details)
         .where(events.c.location_id == job.location_id, events.c.number.in_(numbers))
         .order_by(events.c.number)
-        .limit(limit)
+        .limit(100)
     )
     return [listed_event(row) for row in tx.execute(query)]
 
