@@ -22,7 +22,7 @@ from arctic_orchestration.cli.doctor import (
 from arctic_orchestration.cli.doctor.state_checks import Use
 from arctic_orchestration.console.dagster_errors import dagster_message
 from arctic_orchestration.console.display import print_json
-from arctic_orchestration.console.findings import BAD, COLORS, GOOD, WARNING, Finding
+from arctic_orchestration.console.findings import BAD, COLORS, Finding, bad, good, warning
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.errors import (
@@ -90,9 +90,7 @@ def examine() -> list[Finding]:
             findings += daemon_checks.of_dagster("dagster instance", dagster_message(error), advice)
         else:
             found = dagster_message(error)
-            findings.append(
-                Finding(check="dagster instance", status=BAD, found=found, advice=advice)
-            )
+            findings.append(bad("dagster instance", found, advice))
         return findings
     with instance:
         # Must be the first check that uses the run coordinator.
@@ -115,11 +113,11 @@ def _guarded(check: str, examined: Callable[[], list[Finding]]) -> list[Finding]
         text = str(missing or error)
         if missing is not None and Use.COMPACTION not in state_checks.uses():
             # Only compaction, and the lake beside it, need packages beyond a plain installation.
-            return [Finding(check=check, status=GOOD, found=f"not in use, and {text}")]
-        return [Finding(check=check, status=BAD, found=text, advice="install it")]
+            return [good(check, f"not in use, and {text}")]
+        return [bad(check, text, "install it")]
     except Exception as error:
         text = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
-        return [Finding(check=check, status=BAD, found=text, advice="see the message")]
+        return [bad(check, text, "see the message")]
 
 
 def _compaction() -> list[Finding]:
@@ -134,20 +132,18 @@ def _java() -> list[Finding]:
     remote = Settings.from_environment().spark_remote
     if remote is not None:
         found = f"not needed: Spark is on the Connect server {without_parameters(remote)}"
-        return [Finding(check="java", status=GOOD, found=found)]
+        return [good("java", found)]
     if find_spec("pyspark") is None:
-        found = "not needed: pyspark is not installed"
-        return [Finding(check="java", status=GOOD, found=found)]
+        return [good("java", "not needed: pyspark is not installed")]
     try:
         java = find_java()
         require_user_name()
     except JavaNotFound as error:
         advice = "install Java 17, set JAVA_HOME, or: pip install 'arctic-orchestration[jdk]'"
-        return [Finding(check="java", status=BAD, found=str(error), advice=advice)]
+        return [bad("java", str(error), advice)]
     except ConfigurationError as error:
-        return [Finding(check="java", status=BAD, found=str(error), advice="add the line")]
-    found = f"Java {java.version} in {java.home}, found by {java.source}"
-    return [Finding(check="java", status=GOOD, found=found)]
+        return [bad("java", str(error), "add the line")]
+    return [good("java", f"Java {java.version} in {java.home}, found by {java.source}")]
 
 
 def _state_database() -> list[Finding]:
@@ -166,14 +162,13 @@ def _state_database() -> list[Finding]:
     database.close()
     found = f"{shown}, cluster {settings.cluster}, revision {revision or 'none'}"
     if revision == SCHEMA_REVISION:
-        return [Finding(check="state database", status=GOOD, found=found)]
+        return [good("state database", found)]
     if newer:
         advice = "install the version that is named, or restore a backup from before the upgrade"
-        return [Finding(check="state database", status=BAD, found=newer, advice=advice)]
+        return [bad("state database", newer, advice)]
     if is_sqlite:
-        advice = "nothing: it is migrated on first use"
-        return [Finding(check="state database", status=WARNING, found=found, advice=advice)]
-    return [Finding(check="state database", status=BAD, found=found, advice="arctic db upgrade")]
+        return [warning("state database", found, "nothing: it is migrated on first use")]
+    return [bad("state database", found, "arctic db upgrade")]
 
 
 def _postgres_scheme() -> list[Finding]:
@@ -189,13 +184,12 @@ def _postgres_scheme() -> list[Finding]:
     url, parts = postgres.get("postgres_url"), postgres.get("postgres_db") or {}
     scheme = str(url).partition("://")[0] if url else parts.get("scheme", "postgresql")
     if scheme == "postgresql+psycopg2" or isinstance(url, dict):
-        return [Finding(check="postgres scheme", status=GOOD, found=str(scheme))]
+        return [good("postgres scheme", str(scheme))]
     return [
-        Finding(
-            check="postgres scheme",
-            status=BAD,
-            found=f"{path}: {scheme}, which SQLAlchemy 2.1 reads as psycopg 3",
-            advice="storage.postgres.postgres_db.scheme: postgresql+psycopg2",
+        bad(
+            "postgres scheme",
+            f"{path}: {scheme}, which SQLAlchemy 2.1 reads as psycopg 3",
+            "storage.postgres.postgres_db.scheme: postgresql+psycopg2",
         )
     ]
 
@@ -209,17 +203,15 @@ def _notifications() -> list[Finding]:
     try:
         channels = read_channels(path)
     except ArcticError as error:
-        advice = "fix the file that ARCTIC_NOTIFICATIONS names"
-        return [Finding(check="notifications", status=BAD, found=str(error), advice=advice)]
+        return [bad("notifications", str(error), "fix the file that ARCTIC_NOTIFICATIONS names")]
     found = f"{len(channels)} channels in {path}"
     if state_checks.sends_notices():
-        return [Finding(check="notifications", status=GOOD, found=found)]
+        return [good("notifications", found)]
     return [
-        Finding(
-            check="notifications",
-            status=WARNING,
-            found=f"{found}; no code location of the cluster ticks, and so none sends them",
-            advice="the dispatcher of Arctic(...) sends notices, those of consumers too: start the "
+        warning(
+            "notifications",
+            f"{found}; no code location of the cluster ticks, and so none sends them",
+            "the dispatcher of Arctic(...) sends notices, those of consumers too: start the "
             "daemon, or give a code location Arctic(schedules=[])",
         )
     ]

@@ -17,7 +17,7 @@ from arctic_orchestration.compaction.queue.task import WAITING, TaskState
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.work.workers import live_workers
 from arctic_orchestration.console.display import counted
-from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
+from arctic_orchestration.console.findings import SHOWN, Finding, bad, good, some, warning
 from arctic_orchestration.console.state import readable_database
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.quantities import format_moment
@@ -26,8 +26,6 @@ from arctic_orchestration.state.compaction_tables import compaction_tasks, in_st
 from arctic_orchestration.state.database import Database
 
 _CATALOG = "lake catalog"
-#: the number of names in a list
-_NAMED = 5
 #: Due tables and merged tasks are handled within seconds while rounds are made;
 _PATIENCE = timedelta(minutes=5)
 #: a table that stays due because its queue is full waits for its check interval.
@@ -59,18 +57,17 @@ def _catalog(settings: Settings) -> Finding:
     if embedded and others and os.environ.get("ARCTIC_CATALOG") == name:
         found = f"{name} is none of pyiceberg's catalogs ({', '.join(others)}): an embedded one"
         advice = "set ARCTIC_CATALOG to one of them, if the embedded one is not meant"
-        return Finding(check=_CATALOG, status=WARNING, found=found, advice=advice)
+        return warning(_CATALOG, found, advice)
     where = f"{name}, embedded in {settings.lake}" if embedded else f"{name}, of pyiceberg's"
     # A check must not create a catalog.
     if embedded and not Path(settings.lake, "catalog.db").exists():
-        found = f"{where}: not there yet, made on first use"
-        return Finding(check=_CATALOG, status=GOOD, found=found)
+        return good(_CATALOG, f"{where}: not there yet, made on first use")
     try:
         names = Lake(settings).tables()
     except ArcticError as error:
         advice = "fix the reported problem, or set ARCTIC_CATALOG and ARCTIC_LAKE"
-        return Finding(check=_CATALOG, status=BAD, found=str(error), advice=advice)
-    return Finding(check=_CATALOG, status=GOOD, found=f"{where}: {counted(len(names), 'table')}")
+        return bad(_CATALOG, str(error), advice)
+    return good(_CATALOG, f"{where}: {counted(len(names), 'table')}")
 
 
 def _found(database: Database, now: datetime) -> Iterator[Finding]:
@@ -90,19 +87,16 @@ def _found(database: Database, now: datetime) -> Iterator[Finding]:
         ]
     yield from trouble
     if not trouble:
-        found = f"{counted(len(known), 'table')}, and nothing is in the way"
-        yield Finding(check="compaction", status=GOOD, found=found)
+        yield good("compaction", f"{counted(len(known), 'table')}, and nothing is in the way")
 
 
 def _refused(known: Sequence[CompactionTable]) -> Iterator[Finding]:
     refused = [row for row in known if row.refused not in (None, DISABLED)]
     advice = "fix the table, or set its property arctic.compaction.enabled to false"
-    for row in refused[:_NAMED]:
-        found = f"{row.name}: {row.refused}"
-        yield Finding(check="table refused", status=WARNING, found=found, advice=advice)
-    if len(refused) > _NAMED:
-        found = f"{len(refused) - _NAMED} more: arctic compaction list"
-        yield Finding(check="tables refused", status=WARNING, found=found)
+    for row in refused[:SHOWN]:
+        yield warning("table refused", f"{row.name}: {row.refused}", advice)
+    if len(refused) > SHOWN:
+        yield warning("tables refused", f"{len(refused) - SHOWN} more: arctic compaction list")
 
 
 def _resting(known: Sequence[CompactionTable], now: datetime) -> Iterator[Finding]:
@@ -112,11 +106,10 @@ def _resting(known: Sequence[CompactionTable], now: datetime) -> Iterator[Findin
         if row.rests_until is not None and row.rests(now)
     ]
     if resting:
-        yield Finding(
-            check="tables resting",
-            status=WARNING,
-            found=_listed(resting),
-            advice="fix the reported reason, then: arctic compaction wake TABLE",
+        yield warning(
+            "tables resting",
+            some(resting),
+            "fix the reported reason, then: arctic compaction wake TABLE",
         )
 
 
@@ -128,11 +121,10 @@ def _unplanned(known: Sequence[CompactionTable]) -> Iterator[Finding]:
         if row.looked_reason and row.looked_reason.startswith(mark)
     ]
     if trouble:
-        yield Finding(
-            check="tables not planned",
-            status=WARNING,
-            found=f"{counted(len(trouble), 'table')}: {_listed(trouble)}",
-            advice="fix the reported reason: it is retried; work that never ends goes away "
+        yield warning(
+            "tables not planned",
+            f"{counted(len(trouble), 'table')}: {some(trouble)}",
+            "fix the reported reason: it is retried; work that never ends goes away "
             "with a restart of the process that makes rounds",
         )
 
@@ -140,11 +132,10 @@ def _unplanned(known: Sequence[CompactionTable]) -> Iterator[Finding]:
 def _uncommitted(known: Sequence[CompactionTable]) -> Iterator[Finding]:
     trouble = [f"{row.name}: {row.commit_trouble}" for row in known if row.commit_trouble]
     if trouble:
-        yield Finding(
-            check="tables not committed to",
-            status=WARNING,
-            found=_listed(trouble),
-            advice="fix the reported reason: it is retried; a merged task that never gets "
+        yield warning(
+            "tables not committed to",
+            some(trouble),
+            "fix the reported reason: it is retried; a merged task that never gets "
             "on is taken back with arctic compaction tasks cancel ID",
         )
 
@@ -159,11 +150,10 @@ def _quarantined(tx: sa.Connection) -> Iterator[Finding]:
     )
     found = [f"{count} of {table}" for table, count in tx.execute(query)]
     if found:
-        yield Finding(
-            check="tasks in quarantine",
-            status=WARNING,
-            found=_listed(found),
-            advice="arctic compaction tasks list --state quarantined shows why, and "
+        yield warning(
+            "tasks in quarantine",
+            some(found),
+            "arctic compaction tasks list --state quarantined shows why, and "
             "arctic compaction tasks retry ID tries again",
         )
 
@@ -173,18 +163,16 @@ def _unserved(tx: sa.Connection) -> Iterator[Finding]:
         name = one.queue.name
         waiting = sum(one.states.get(state, 0) for state in WAITING)
         if one.queue.state is not queues.QueueState.OPEN:
-            yield Finding(
-                check=f"queue {name}",
-                status=WARNING,
-                found=f"{one.queue.state}, {counted(waiting, 'task')} waiting",
-                advice=f"if that is over: arctic compaction queues resume {name}",
+            yield warning(
+                f"queue {name}",
+                f"{one.queue.state}, {counted(waiting, 'task')} waiting",
+                f"if that is over: arctic compaction queues resume {name}",
             )
         elif waiting and one.held is None and not live_workers(tx, name):
-            yield Finding(
-                check=f"queue {name}",
-                status=WARNING,
-                found=f"{counted(waiting, 'task')} waiting, and no worker serves the queue",
-                advice=f"start one: arctic compaction worker --queue {name}",
+            yield warning(
+                f"queue {name}",
+                f"{counted(waiting, 'task')} waiting, and no worker serves the queue",
+                f"start one: arctic compaction worker --queue {name}",
             )
 
 
@@ -210,8 +198,7 @@ def _rounds(
         if at is not None and max(at, row.next_commit_at or at) < now - _PATIENCE:
             late.append(f"{row.name} has merged files since {format_moment(at)}")
     if late:
-        found = f"no process plans or commits: {_listed(late)}"
-        yield Finding(check="compaction rounds", status=BAD, found=found, advice=_ROUNDS)
+        yield bad("compaction rounds", f"no process plans or commits: {some(late)}", _ROUNDS)
 
 
 def _is_late(row: CompactionTable, now: datetime) -> bool:
@@ -233,14 +220,8 @@ def _left(tx: sa.Connection) -> Iterator[Finding]:
         text = "outputs of 1 attempt that is over are"
         if len(left) > 1:
             text = f"outputs of {len(left)} attempts that are over are"
-        yield Finding(
-            check="left outputs",
-            status=WARNING,
-            found=f"{text} not removed yet: {_listed(what)}",
-            advice=f"{_ROUNDS}; arctic compaction tick reports what could not be removed",
+        yield warning(
+            "left outputs",
+            f"{text} not removed yet: {some(what)}",
+            f"{_ROUNDS}; arctic compaction tick reports what could not be removed",
         )
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = f"; and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
-    return "; ".join(texts[:_NAMED]) + more

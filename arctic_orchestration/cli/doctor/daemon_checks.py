@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from arctic_orchestration.cli.doctor import run_queue_checks
 from arctic_orchestration.cli.doctor.state_checks import Use, uses
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
+from arctic_orchestration.console.findings import Finding, bad, good, warning
 from arctic_orchestration.console.state import read_state
 from arctic_orchestration.quantities import format_duration
 
@@ -38,8 +38,8 @@ def of_dagster(check: str, found: str, advice: str) -> list[Finding]:
     """Reports a part of Dagster that never ran: no failure if compaction is used without it."""
     if uses() == {Use.COMPACTION}:
         advice = f"nothing for compaction with arctic compaction serve; else: {advice}"
-        return [Finding(check=check, status=WARNING, found=found, advice=advice)]
-    return [Finding(check=check, status=BAD, found=found, advice=advice)]
+        return [warning(check, found, advice)]
+    return [bad(check, found, advice)]
 
 
 def daemon(instance: "DagsterInstance") -> list[Finding]:
@@ -58,22 +58,21 @@ def daemon(instance: "DagsterInstance") -> list[Finding]:
     found = f"last heartbeat {seen_at:%Y-%m-%d %H:%M:%SZ}"
     if now - seen_at > _SILENT and not instance.daemon_skip_heartbeats_without_errors:
         found += f", {format_duration(_whole(now - seen_at))} ago: a daemon sends one every 30s"
-        return [Finding(check="daemon", status=BAD, found=found, advice=_START)]
+        return [bad("daemon", found, _START)]
     if seen_at - now > _SKEW:
         found += f", {format_duration(_whole(seen_at - now))} from now"
-        return [Finding(check="daemon", status=BAD, found=found, advice=_CLOCK)]
+        return [bad("daemon", found, _CLOCK)]
     required = instance.get_required_daemon_types()
     ids = _interleaved(one for one in beats.values() if one.daemon_type in required)
     ids = ids or _noticed(instance)
     if ids:
         found = f"{len(ids)} daemons run on this instance: {', '.join(sorted(ids))}"
         advice = "end all but one of them: Dagster supports one daemon for each instance"
-        return [Finding(check="daemon", status=BAD, found=found, advice=advice)]
+        return [bad("daemon", found, advice)]
     if beat.errors:
         found += f"; it reported: {first_line(beat.errors[0])}"
-        advice = "see the daemon's log"
-        return [Finding(check="daemon", status=WARNING, found=found, advice=advice)]
-    return [Finding(check="daemon", status=GOOD, found=found)]
+        return [warning("daemon", found, "see the daemon's log")]
+    return [good("daemon", found)]
 
 
 def sensors(instance: "DagsterInstance") -> list[Finding]:
@@ -83,11 +82,10 @@ def sensors(instance: "DagsterInstance") -> list[Finding]:
     states = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
     dispatchers = [state for state in states if state.name == "arctic_dispatcher"]
     others = [
-        Finding(
-            check=f"sensor {state.name} of {_place(state)}",
-            status=BAD,
-            found=failure,
-            advice=f"see the ticks of {state.name} in Dagster's UI",
+        bad(
+            f"sensor {state.name} of {_place(state)}",
+            failure,
+            f"see the ticks of {state.name} in Dagster's UI",
         )
         for state in states
         if state.name.startswith("arctic_") and state not in dispatchers and state.is_running
@@ -101,7 +99,7 @@ def sensors(instance: "DagsterInstance") -> list[Finding]:
     goes_without = Use.SCHEDULES not in used and used & {Use.TASKS, Use.CONSUMERS}
     if run_queue_checks.has_rules(instance) or goes_without:
         # A user of the run queue, tasks or consumers alone has none.
-        return [Finding(check="dispatcher", status=WARNING, found=found, advice=advice), *others]
+        return [warning("dispatcher", found, advice), *others]
     return [*of_dagster("dispatcher", found, advice), *others]
 
 
@@ -116,11 +114,10 @@ def adopted(instance: "DagsterInstance") -> list[Finding]:
             return []
         known = steps(*state)
     return [
-        Finding(
-            check=f"adopted {state.name}",
-            status=BAD,
-            found="Dagster evaluates it beside its schedule: each of its runs is made twice",
-            advice=f"stop it in Dagster, or hand it back: arctic adopt --back {state.name}",
+        bad(
+            f"adopted {state.name}",
+            "Dagster evaluates it beside its schedule: each of its runs is made twice",
+            f"stop it in Dagster, or hand it back: arctic adopt --back {state.name}",
         )
         for state in instance.all_instigator_state()
         if known.get((_owner(state), state.name)) == Step.ADOPTED
@@ -136,13 +133,12 @@ def _owner(state: Any) -> str:
 def run_monitoring(instance: "DagsterInstance") -> list[Finding]:
     """Checks whether Dagster fails runs whose process died."""
     if instance.run_monitoring_enabled:
-        return [Finding(check="run monitoring", status=GOOD, found="enabled")]
+        return [good("run monitoring", "enabled")]
     return [
-        Finding(
-            check="run monitoring",
-            status=WARNING,
-            found="disabled: a run whose daemon dies while starting it stays STARTING for ever",
-            advice="run_monitoring: {enabled: true} in dagster.yaml",
+        warning(
+            "run monitoring",
+            "disabled: a run whose daemon dies while starting it stays STARTING for ever",
+            "run_monitoring: {enabled: true} in dagster.yaml",
         )
     ]
 
@@ -151,21 +147,20 @@ def _of_dispatcher(instance: "DagsterInstance", state: Any) -> Finding:
     name = f"dispatcher of {_place(state)}"
     if not state.is_running:
         advice = "start arctic_dispatcher on the Automation page of Dagster's UI"
-        return Finding(check=name, status=BAD, found="stopped", advice=advice)
+        return bad(name, "stopped", advice)
     ticked = getattr(state.instigator_data, "last_tick_timestamp", None)
     failure = _failure(instance, state)
     if failure is not None:
-        advice = "see the ticks of arctic_dispatcher in Dagster's UI"
-        return Finding(check=name, status=BAD, found=failure, advice=advice)
+        return bad(name, failure, "see the ticks of arctic_dispatcher in Dagster's UI")
     if ticked is None:
-        return Finding(check=name, status=WARNING, found="running, no tick yet")
+        return warning(name, "running, no tick yet")
     at, now = datetime.fromtimestamp(ticked, UTC), utc_now()
     found = f"running, last tick {at:%Y-%m-%d %H:%M:%SZ}"
     if now - at > _SILENT:
-        return Finding(check=name, status=BAD, found=found, advice="see the daemon's log")
+        return bad(name, found, "see the daemon's log")
     if at - now > _SKEW:
-        return Finding(check=name, status=BAD, found=found, advice=_CLOCK)
-    return Finding(check=name, status=GOOD, found=found)
+        return bad(name, found, _CLOCK)
+    return good(name, found)
 
 
 def _failure(instance: "DagsterInstance", state: Any) -> str | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from arctic_orchestration.console.display import counted
-from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
+from arctic_orchestration.console.findings import GOOD, WARNING, Finding, bad, warning
 from arctic_orchestration.console.state import read_state
 from arctic_orchestration.errors import LogWentBack
 from arctic_orchestration.state import unreadable_events
@@ -36,7 +36,7 @@ def mode(instance: "DagsterInstance") -> list[Finding]:
     if zone := log.other_zone():
         found = f"Dagster's Postgres has the time zone {zone}: Dagster shows wrong times of runs"
         advice = "alter database ... set timezone to 'UTC', then restart Dagster's processes"
-        findings.append(Finding(check="time zone", status=WARNING, found=found, advice=advice))
+        findings.append(warning("time zone", found, advice))
     log.close()
     return findings
 
@@ -69,7 +69,7 @@ def positions(instance: "DagsterInstance") -> list[Finding]:
         except LogWentBack as error:
             advice = f"see: {command(*words, row.name, options=('--help',))}"
             check = f"{kind} {row.name}"
-            found.append(Finding(check=check, status=BAD, found=str(error), advice=advice))
+            found.append(bad(check, str(error), advice))
     log.close()
     return found
 
@@ -85,5 +85,4 @@ def unreadable() -> list[Finding]:
         return []
     last = newest[0]
     found = f"{counted(total, 'event')} set aside, the newest {last.event_id}: {last.reason}"
-    advice = "see: arctic events unreadable"
-    return [Finding(check="unreadable events", status=WARNING, found=found, advice=advice)]
+    return [warning("unreadable events", found, "see: arctic events unreadable")]

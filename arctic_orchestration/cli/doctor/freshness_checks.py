@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from arctic_orchestration.console.display import counted
-from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
+from arctic_orchestration.console.findings import Finding, bad, good, warning
 from arctic_orchestration.console.state import read_state
 from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.freshness import definitions
@@ -48,16 +48,16 @@ def _location(one: RegisteredLocation, now: datetime) -> Finding:
     check = f"tasks of {one.location}"
     if one.trouble is not None:
         advice = "fix the reported problem; the previous registration stays until then"
-        return Finding(check=check, status=BAD, found=one.trouble, advice=advice)
+        return bad(check, one.trouble, advice)
     ticked = one.ticked_at
     found = "no tick yet" if ticked is None else f"last tick {format_moment(ticked)}"
     if ticked is not None and now - ticked <= definitions.SILENT:
-        return Finding(check=check, status=GOOD, found=found)
+        return good(check, found)
     if ticked is not None and now - ticked > _GONE:
         advice = f"if it was renamed or is gone: arctic tasks forget {one.location}"
-        return Finding(check=check, status=WARNING, found=found, advice=advice)
+        return warning(check, found, advice)
     advice = "start the daemon, and the sensor arctic_tasks on the Automation page of Dagster's UI"
-    return Finding(check=check, status=BAD, found=found, advice=advice)
+    return bad(check, found, advice)
 
 
 def _unknown_parents(tx: sa.Connection, cluster: str) -> Iterator[Finding]:
@@ -71,12 +71,11 @@ def _unknown_parents(tx: sa.Connection, cluster: str) -> Iterator[Finding]:
     for view in overview.views.values():
         for edge in view.parents:
             if edge.parent not in known and overview.may_be_none(edge):
-                yield Finding(
-                    check=f"task {view.name}",
-                    status=WARNING,
-                    found=f"its parent {edge.parent} is no task, no asset of a code location, and "
+                yield warning(
+                    f"task {view.name}",
+                    f"its parent {edge.parent} is no task, no asset of a code location, and "
                     "was never materialized",
-                    advice=f"check the name{near(edge.parent, names)}",
+                    f"check the name{near(edge.parent, names)}",
                 )
 
 
@@ -90,11 +89,10 @@ def _discarded(tx: sa.Connection, cluster: str) -> Iterator[Finding]:
         .order_by(of.name)
     )
     for name, count in tx.execute(query):
-        yield Finding(
-            check=f"consumer {name}",
-            status=WARNING,
-            found=f"{counted(count, 'partition')} given up",
-            advice=f"arctic consumers show {name} --state discarded shows why, and "
+        yield warning(
+            f"consumer {name}",
+            f"{counted(count, 'partition')} given up",
+            f"arctic consumers show {name} --state discarded shows why, and "
             f"arctic consumers retry {name} --all delivers again",
         )
 
@@ -112,9 +110,8 @@ def _without_asset(tx: sa.Connection, cluster: str) -> Iterator[Finding]:
     )
     for name, asset in tx.execute(query.order_by(consumer_rows.c.name)) if known else ():
         if asset not in known:
-            yield Finding(
-                check=f"consumer {name}",
-                status=WARNING,
-                found=f"no code location defines {asset}, and nothing of it has arrived",
-                advice=f"check the name{near(asset, names)}",
+            yield warning(
+                f"consumer {name}",
+                f"no code location defines {asset}, and nothing of it has arrived",
+                f"check the name{near(asset, names)}",
             )

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
+from arctic_orchestration.console.findings import Finding, bad, good, warning
 from arctic_orchestration.console.state import sqlite_file
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.quantities import format_bytes
@@ -42,14 +42,12 @@ def clock() -> list[Finding]:
     off = max(before - theirs, theirs - after, timedelta(0))
     ahead = theirs < before
     if off <= _SKEW:
-        found = "this process and the state database agree"
-        return [Finding(check="clock", status=GOOD, found=found)]
+        return [good("clock", "this process and the state database agree")]
     found = (
         f"this process is {off.total_seconds():.0f} s {'ahead of' if ahead else 'behind'} the "
         "state database: schedules fire at the wrong time"
     )
-    advice = "set the clocks of both machines, for example by NTP"
-    return [Finding(check="clock", status=BAD, found=found, advice=advice)]
+    return [bad("clock", found, "set the clocks of both machines, for example by NTP")]
 
 
 def environment() -> list[Finding]:
@@ -60,9 +58,7 @@ def environment() -> list[Finding]:
         if close and name not in VARIABLES:
             found = f"{name} is set, and nothing reads it"
             advice = f"if {close[0]} is meant, rename it"
-            findings.append(
-                Finding(check="environment", status=WARNING, found=found, advice=advice)
-            )
+            findings.append(warning("environment", found, advice))
     return findings
 
 
@@ -81,7 +77,7 @@ def _of_disk(folder: Path) -> Finding:
     found = f"{format_bytes(free)} free at {folder}"
     if free < _FULL:
         found += ": writes fail when it is full"
-        return Finding(check="disk", status=BAD, found=found, advice="make space on that disk")
+        return bad("disk", found, "make space on that disk")
     if free < _NEARLY:
-        return Finding(check="disk", status=WARNING, found=found, advice="make space on that disk")
-    return Finding(check="disk", status=GOOD, found=found)
+        return warning("disk", found, "make space on that disk")
+    return good("disk", found)

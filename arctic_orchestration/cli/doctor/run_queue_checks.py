@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 from arctic_orchestration.cli.doctor.state_checks import Use, uses
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.dagster_errors import dagster_message
-from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
+from arctic_orchestration.console.findings import Finding, bad, good, warning
 from arctic_orchestration.console.state import read_state, sqlite_file
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.quantities import format_moment
@@ -37,16 +37,14 @@ def run_coordinator(instance: "DagsterInstance") -> list[Finding]:
         coordinator = instance.run_coordinator
     except Exception as error:
         text = str(error) if isinstance(error, ArcticError) else dagster_message(error)
-        advice = "fix run_coordinator in dagster.yaml as reported"
-        return [Finding(check=_CHECK, status=BAD, found=text, advice=advice)]
+        return [bad(_CHECK, text, "fix run_coordinator in dagster.yaml as reported")]
     name = type(coordinator).__name__
     rules = getattr(coordinator, "rules", None)
     if not isinstance(rules, Rules):
         found = f"{name}, which has no rules: windows, groups and queues are ArcticRunCoordinator's"
-        return [Finding(check=_CHECK, status=GOOD, found=found)]
+        return [good(_CHECK, found)]
     if rules.are_none:
-        found = f"{name} without rules: runs start as with Dagster's own class"
-        return [Finding(check=_CHECK, status=GOOD, found=found)]
+        return [good(_CHECK, f"{name} without rules: runs start as with Dagster's own class")]
     last, paused = _noted(rules)
     now = utc_now()
     found = f"{name}: {_counted(rules)}"
@@ -54,13 +52,13 @@ def run_coordinator(instance: "DagsterInstance") -> list[Finding]:
     if trouble is not None:
         what, advice = trouble
         return [
-            Finding(check=_CHECK, status=BAD, found=f"{found}; {what}", advice=advice),
+            bad(_CHECK, f"{found}; {what}", advice),
             *_held(rules, paused, now),
         ]
     if last is not None:
         found += f"; last pass {format_moment(last.at)}"
     return [
-        Finding(check=_CHECK, status=GOOD, found=found),
+        good(_CHECK, found),
         *_held(rules, paused, now),
         *_without_runs(rules, instance),
     ]
@@ -70,16 +68,15 @@ def run_launcher(instance: "DagsterInstance") -> list[Finding]:
     """Checks whether runs of schedules claim their job when they begin; never a failure."""
     launcher, check = type(instance.run_launcher), "run launcher"
     if any(base.__name__ == "ArcticRunLauncher" for base in launcher.__mro__):
-        return [Finding(check=check, status=GOOD, found=launcher.__name__)]
+        return [good(check, launcher.__name__)]
     if Use.SCHEDULES not in uses():
         return []
     return [
-        Finding(
-            check=check,
-            status=WARNING,
-            found=f"{launcher.__name__}: a slow run that was given up may begin after all, beside "
+        warning(
+            check,
+            f"{launcher.__name__}: a slow run that was given up may begin after all, beside "
             "the job's next attempt",
-            advice="in dagster.yaml, unless runs start in containers: run_launcher: "
+            "in dagster.yaml, unless runs start in containers: run_launcher: "
             "{module: arctic_orchestration.run_launcher, class: ArcticRunLauncher}",
         )
     ]
@@ -121,7 +118,7 @@ def _held(rules: Rules, paused: Paused, now: datetime) -> list[Finding]:
     findings = []
     if rules.windows:
         found = f"closed: {', '.join(closed)}" if closed else f"all {len(rules.windows)} are open"
-        findings.append(Finding(check="windows", status=GOOD, found=found))
+        findings.append(good("windows", found))
     if paused:
         found = "; ".join(pause.text for pause in paused.values())
         commands = [
@@ -129,7 +126,7 @@ def _held(rules: Rules, paused: Paused, now: datetime) -> list[Finding]:
             for kind, name in paused
         ]
         advice = f"if it was forgotten: {', '.join(commands)}"
-        findings.append(Finding(check="paused", status=WARNING, found=found, advice=advice))
+        findings.append(warning("paused", found, advice))
     return findings
 
 
@@ -155,10 +152,7 @@ def _without_runs(rules: Rules, instance: "DagsterInstance") -> list[Finding]:
         for kind, name in names
         if not (name in tags.get(QUEUE, ()) if kind == "queues" else keys[kind, name] in tags)
     ]
-    return [
-        Finding(check="rules", status=WARNING, found=found, advice=advice)
-        for found, advice in (*hidden, *unused)
-    ]
+    return [warning("rules", found, advice) for found, advice in (*hidden, *unused)]
 
 
 def _known_runs() -> list[RunFacts]:

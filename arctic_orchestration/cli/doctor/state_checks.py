@@ -1,7 +1,7 @@
 """The checks of the state database and its use, in ``arctic doctor``."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from arctic_orchestration import private_files
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.display import counted, moment
-from arctic_orchestration.console.findings import GOOD, WARNING, Finding
+from arctic_orchestration.console.findings import Finding, good, some, warning
 from arctic_orchestration.console.state import read_state, sqlite_file
 from arctic_orchestration.consumers.store import IS_THERE
 from arctic_orchestration.errors import ArcticError
@@ -27,9 +27,6 @@ from arctic_orchestration.state.compaction_tables import compaction_tables
 from arctic_orchestration.state.consumer_tables import consumers
 from arctic_orchestration.state.freshness_tables import task_definitions, tasks
 from arctic_orchestration.state.tables import schedules
-
-#: the number of remarks on schedules in one line
-_SHOWN = 5
 
 
 class Use(StrEnum):
@@ -63,14 +60,13 @@ def permissions() -> list[Finding]:
     check, paths = "permissions", [Path(f"{file}{suffix}") for suffix in _BESIDE]
     exposed = private_files.exposed(paths)
     if not exposed:
-        return [Finding(check=check, status=GOOD, found=f"only its owner can read {file}")]
+        return [good(check, f"only its owner can read {file}")]
     names = " ".join(shlex.quote(str(path)) for path in exposed)
     return [
-        Finding(
-            check=check,
-            status=WARNING,
-            found=f"others can read or write {names}, which hold run configuration and metadata",
-            advice=f"chmod 600 {names}",
+        warning(
+            check,
+            f"others can read or write {names}, which hold run configuration and metadata",
+            f"chmod 600 {names}",
         )
     ]
 
@@ -88,13 +84,12 @@ def locations() -> list[Finding]:
             for finding in _schedules(tx, location_by_name(tx, cluster, listed.name))
         ]
     return of_schedules + [
-        Finding(
-            check=f"location {listed.name}",
-            status=WARNING,
-            found=f"last tick {moment(listed.ticked_at) or 'never'}; "
+        warning(
+            f"location {listed.name}",
+            f"last tick {moment(listed.ticked_at) or 'never'}; "
             f"{counted(listed.schedules, 'schedule')}, "
             f"{counted(listed.jobs_waiting, 'job')} waiting",
-            advice=f"start its dispatcher; if it was renamed: arctic locations rename {listed.name}"
+            f"start its dispatcher; if it was renamed: arctic locations rename {listed.name}"
             f" NEW; if it is gone: arctic locations delete {listed.name}",
         )
         for listed in found
@@ -106,35 +101,25 @@ def _schedules(tx: sa.Connection, location: Location) -> Iterator[Finding]:
     """Finds schedules of a location that can never fire, or never stop, and unmatched arrivals."""
     store = ScheduleStore()
     if remarks := remarks_of_location(tx, store, location):
-        yield Finding(
-            check=f"schedules of {location.name}",
-            status=WARNING,
-            found=_some([text for _, text in remarks]),
-            advice="fix the schedule or the code, unless it is about a code location without "
+        yield warning(
+            f"schedules of {location.name}",
+            some([text for _, text in remarks]),
+            "fix the schedule or the code, unless it is about a code location without "
             "Arctic(...), which is not known here",
         )
     if endless := [cycle for cycle in stored_cycles(tx, store, location) if cycle.endless]:
-        yield Finding(
-            check=f"cycles of {location.name}",
-            status=WARNING,
-            found=_some([str(cycle) for cycle in endless]),
-            advice="change a trigger, or add a minimum_interval, rate, delay or window",
+        yield warning(
+            f"cycles of {location.name}",
+            some([str(cycle) for cycle in endless]),
+            "change a trigger, or add a minimum_interval, rate, delay or window",
         )
     unmatched, total = deferred(tx, location, limit=1)
     if unmatched:
-        yield Finding(
-            check=f"unmatched arrivals of {location.name}",
-            status=WARNING,
-            found=f"{counted(total, 'arrival')} without a target partition, "
-            f"the newest {unmatched[0]}",
-            advice=f"see: arctic events unmatched --location {shlex.quote(location.name)}",
+        yield warning(
+            f"unmatched arrivals of {location.name}",
+            f"{counted(total, 'arrival')} without a target partition, the newest {unmatched[0]}",
+            f"see: arctic events unmatched --location {shlex.quote(location.name)}",
         )
-
-
-def _some(remarks: Sequence[str]) -> str:
-    more = len(remarks) - _SHOWN
-    shown = "; ".join(remarks[:_SHOWN])
-    return shown + (f"; and {more} more" if more > 0 else "")
 
 
 def sends_notices() -> bool:

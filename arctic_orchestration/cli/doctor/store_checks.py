@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from arctic_orchestration.console.findings import GOOD, WARNING, Finding
+from arctic_orchestration.console.findings import Finding, good, warning
 from arctic_orchestration.settings import Settings
 
 _CHECK = "object store"
@@ -28,22 +28,26 @@ def object_store() -> list[Finding]:
     if not texts.get("warehouse", "").startswith(_S3) and "s3.endpoint" not in texts:
         return []
     problems = list(_problems(texts))
-    return problems or [Finding(check=_CHECK, status=GOOD, found=_way())]
+    return problems or [good(_CHECK, _way())]
 
 
 def _problems(properties: Mapping[str, str]) -> Iterator[Finding]:
     key, secret = _first(properties, _KEYS), _first(properties, _SECRETS)
     if (key is None) != (secret is None):
         lacking = "s3.access-key-id" if key is None else "s3.secret-access-key"
-        yield _warning(f"{lacking} is missing beside the other one", f"set {lacking}, or neither")
+        yield warning(
+            _CHECK, f"{lacking} is missing beside the other one", f"set {lacking}, or neither"
+        )
     elif key is None and not _vends(properties) and not _has_chain():
-        yield _warning(
+        yield warning(
+            _CHECK,
             "no credentials: not in the catalog's properties, and AWS's default chain has none "
             "in the environment",
             "set s3.access-key-id and s3.secret-access-key; the role of a machine needs neither",
         )
     if _first(properties, _REGIONS) is None and not _vends(properties):
-        yield _warning(
+        yield warning(
+            _CHECK,
             "s3.region is missing: pyiceberg asks Amazon for the region of each bucket",
             "set s3.region; for other stores us-east-1 will do",
         )
@@ -75,7 +79,3 @@ def _has_chain() -> bool:
 
 def _first(properties: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return next((properties[name] for name in names if properties.get(name)), None)
-
-
-def _warning(found: str, advice: str) -> Finding:
-    return Finding(check=_CHECK, status=WARNING, found=found, advice=advice)

@@ -3,7 +3,7 @@
 import re
 from importlib import metadata
 
-from arctic_orchestration.console.findings import BAD, GOOD, WARNING, Finding
+from arctic_orchestration.console.findings import Finding, bad, good, warning
 
 #: the first version that is tested, and the first one that was not when this was written
 TESTED = {
@@ -45,12 +45,12 @@ def versions() -> list[Finding]:
             newer.append(f"{name} before {untested}")
     if pins:
         advice = f"pip install {' '.join(repr(pin) for pin in sorted(pins))}"
-        return [Finding(check="versions", status=BAD, found=found, advice=advice)]
+        return [bad("versions", found, advice)]
     if newer:
         older = " and ".join(sorted(newer))
         advice = f"newer than what is tested: if something fails, install {older}"
-        return [Finding(check="versions", status=WARNING, found=found, advice=advice)]
-    return [Finding(check="versions", status=GOOD, found=found)]
+        return [warning("versions", found, advice)]
+    return [good("versions", found)]
 
 
 def _numbers(version: str) -> tuple[int, int, int]:
