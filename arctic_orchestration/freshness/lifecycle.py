@@ -50,14 +50,7 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.freshness_tables import is_live, task_submissions
 
-__all__ = [
-    "Assets",
-    "Decision",
-    "Lifecycle",
-    "TaskRequest",
-    "TickResult",
-    "decide",
-]
+__all__ = ["Lifecycle", "TaskRequest", "TickResult"]
 
 _log = logging.getLogger("arctic.freshness")
 

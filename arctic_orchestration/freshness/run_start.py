@@ -74,16 +74,11 @@ def begun(
         DatabaseUnavailable: it did not answer within ``patience``.
     """
     outcomes = Outcomes(life=life, time=time)
-    requested_at = 0.0
 
     def begin() -> Submission:
-        nonlocal requested_at
-        requested_at = steady.monotonic()
         return _begin(database, outcomes, task, submission, token, run_id)
 
-    owning = insist(begin, patience)
-    lease = Lease.taken(owner=owning.owner, token=token, requested_at=requested_at, life=life)
-    yield from _renewed(database, owning, lease, outcomes)
+    yield from _renewed(database, outcomes, begin, patience)
 
 
 @contextmanager
@@ -105,26 +100,28 @@ def acquired_manually(
         DatabaseUnavailable: it did not answer within ``patience``.
     """
     outcomes = Outcomes(life=life, time=time)
-    requested_at = 0.0
+    holder = Owner(cluster=cluster, location=location, run_id=run_id)
 
     def begin() -> Submission:
-        nonlocal requested_at
-        requested_at = steady.monotonic()
-        return _acquire(database, outcomes, task, Owner(cluster=cluster, location=location,
-                        run_id=run_id))  # fmt: skip
+        return _acquire(database, outcomes, task, holder)
 
-    owning = insist(begin, patience)
-    assert owning.token is not None
-    lease = Lease.taken(
-        owner=owning.owner, token=owning.token, requested_at=requested_at, life=life
-    )
-    yield from _renewed(database, owning, lease, outcomes)
+    yield from _renewed(database, outcomes, begin, patience)
 
 
 def _renewed(
-    database: Database, submission: Submission, lease: Lease, outcomes: Outcomes
+    database: Database, outcomes: Outcomes, begin: Callable[[], Submission], patience: timedelta
 ) -> Iterator[Running]:
-    running = Running(database=database, submission=submission, lease=lease, outcomes=outcomes)
+    """Takes the lease as soon as the database answers, and renews it while the block runs."""
+
+    def timed() -> tuple[float, Submission]:
+        return steady.monotonic(), begin()
+
+    requested_at, owning = insist(timed, patience)
+    assert owning.token is not None
+    lease = Lease.taken(
+        owner=owning.owner, token=owning.token, requested_at=requested_at, life=outcomes.life
+    )
+    running = Running(database=database, submission=owning, lease=lease, outcomes=outcomes)
     with running.renewal:
         try:
             yield running
