@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.quantities import format_duration
@@ -30,6 +30,16 @@ LIMIT = timedelta(minutes=2)
 MOST_OVERDUE = 24
 
 T = TypeVar("T")
+
+
+class Counts:
+    """The base of counts, over all tables."""
+
+    def plus(self, other: Self) -> Self:
+        """Returns the sum."""
+        return type(self)(
+            **{name: count + getattr(other, name) for name, count in vars(self).items()}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from arctic_orchestration.compaction import catalog_binding
 from arctic_orchestration.compaction.commit import orphaned_outputs
 from arctic_orchestration.compaction.commit.orphaned_outputs import GRACE, Leftover
-from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
+from arctic_orchestration.compaction.table_pool import Counts, Ended, TableJobs, TablePool
 from arctic_orchestration.compaction.work.output_paths import remove_outputs
 from arctic_orchestration.errors import ArcticError, CatalogUnavailable, NotFound
 from arctic_orchestration.lake.tables import load_table
@@ -35,7 +35,7 @@ _SILENT_TABLES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class CleaningCounts:
+class CleaningCounts(Counts):
     """The result of a cleaning, in directories."""
 
     removed: int = 0
@@ -43,14 +43,6 @@ class CleaningCounts:
     kept: int = 0
     #: it could not be removed now
     failed: int = 0
-
-    def plus(self, other: "CleaningCounts") -> "CleaningCounts":
-        """Returns the sum."""
-        return CleaningCounts(
-            removed=self.removed + other.removed,
-            kept=self.kept + other.kept,
-            failed=self.failed + other.failed,
-        )
 
 
 def clean(

@@ -26,7 +26,7 @@ from arctic_orchestration.compaction.commit.commit_leases import CommitLease
 from arctic_orchestration.compaction.commit.commits import MergedTask
 from arctic_orchestration.compaction.commit.records import CompactionRecord
 from arctic_orchestration.compaction.planning.policy import Policy
-from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
+from arctic_orchestration.compaction.table_pool import Counts, Ended, TableJobs, TablePool
 from arctic_orchestration.errors import (
     ArcticError,
     CatalogUnavailable,
@@ -63,7 +63,7 @@ _SILENT_TABLES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommitCounts:
+class CommitCounts(Counts):
     """The result of a committer's round, over all tables."""
 
     snapshots: int = 0
@@ -74,16 +74,6 @@ class CommitCounts:
     wrong: int = 0
     #: tables that could not be committed to now
     troubled: int = 0
-
-    def plus(self, other: "CommitCounts") -> "CommitCounts":
-        """Returns the sum."""
-        return CommitCounts(
-            snapshots=self.snapshots + other.snapshots,
-            committed=self.committed + other.committed,
-            conflicts=self.conflicts + other.conflicts,
-            wrong=self.wrong + other.wrong,
-            troubled=self.troubled + other.troubled,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

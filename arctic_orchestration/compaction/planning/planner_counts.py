@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from arctic_orchestration.compaction.table_pool import Counts
+
 
 @dataclass(frozen=True, kw_only=True)
-class PlanningCounts:
+class PlanningCounts(Counts):
     """The counts of a planner's tick, over all tables."""
 
     #: tables of the catalog
@@ -29,9 +31,3 @@ class PlanningCounts:
     postponed: int = 0
     #: tasks that would be offered if their tables were not only observed
     wanted: int = 0
-
-    def plus(self, other: "PlanningCounts") -> "PlanningCounts":
-        """Returns the sum."""
-        return PlanningCounts(
-            **{name: getattr(self, name) + getattr(other, name) for name in vars(self)}
-        )
