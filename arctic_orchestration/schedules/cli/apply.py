@@ -13,12 +13,12 @@ import typer
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.display import confirm, console, print_json
+from arctic_orchestration.console.files import name_of, text_of
 from arctic_orchestration.console.state import JsonOption, LocationOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.cli.context import changing, opened
-from arctic_orchestration.schedules.cli.files import name_of, text_of
 from arctic_orchestration.schedules.definition_warnings import cautions
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.location_state import State

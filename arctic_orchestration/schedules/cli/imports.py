@@ -4,17 +4,16 @@ Exit codes: 0 each object has a schedule in the output; 1 for some it is not pos
 says; 2 the input was refused, and nothing was written.
 """
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.display import Rows, colored, counted, print_json
+from arctic_orchestration.console.files import OutputOption, name_of, text_of, write_output
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.schedules.cli.files import name_of, text_of, write_output
 from arctic_orchestration.schedules.imports.draft import Options, Outcome
 from arctic_orchestration.schedules.imports.importer import Import, Source, import_schedules
 from arctic_orchestration.zones import known_zone
@@ -25,10 +24,7 @@ def import_(
         str, typer.Argument(metavar="FILE", help="What the other scheduler has; - is stdin.")
     ],
     source: Annotated[Source, typer.Option("--from", help="The other scheduler.")],
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The file to write; without it, the terminal."),
-    ] = None,
+    output: OutputOption = None,
     timezone: Annotated[
         str | None,
         typer.Option(metavar="ZONE", help="The other scheduler's zone, if FILE has none."),

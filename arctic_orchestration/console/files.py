@@ -2,8 +2,17 @@
 
 import sys
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from arctic_orchestration.errors import InvalidInput
+
+#: where a command writes
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="The file to write; without it, the terminal."),
+]
 
 
 def text_of(file: str) -> str:
@@ -27,12 +36,15 @@ def name_of(file: str) -> str:
     return "stdin" if file == "-" else file
 
 
-def write_output(output: Path, text: str) -> None:
-    """Writes the file that ``--output`` names.
+def write_output(output: Path | None, text: str) -> None:
+    """Writes the file that ``--output`` names, or to the terminal.
 
     Errors:
         InvalidInput: it cannot be written.
     """
+    if output is None:
+        typer.echo(text, nl=False)
+        return
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
