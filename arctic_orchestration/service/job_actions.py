@@ -14,7 +14,7 @@ from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.service import documents, parameters
 from arctic_orchestration.service.access import Caller, JobsWriter
 from arctic_orchestration.service.bulk import BulkOptions, Progress
-from arctic_orchestration.service.job_lists import JobFilter, job_filter, page_of_jobs
+from arctic_orchestration.service.job_lists import JobFilter, page_of_jobs
 from arctic_orchestration.service.service import Service, ServiceOfApp
 
 router = APIRouter(tags=["jobs"])
@@ -30,7 +30,7 @@ def act_on_jobs(
     service: ServiceOfApp,
     caller: JobsWriter,
     action: Action,
-    filters: Annotated[JobFilter, Depends(job_filter)],
+    filters: Annotated[JobFilter, Depends()],
     options: BulkOptions,
     location: parameters.SomeLocation = None,
 ) -> documents.BulkResult:
@@ -42,7 +42,7 @@ def act_on_jobs(
     """
     # Jobs that ended are many.
     states = [state for state in filters.states or _STATES[action] if state in _STATES[action]]
-    filters = replace(filters, states=states)
+    filters = replace(filters, state=[state.value for state in states])
     with service.database.read() as tx:
         places = service.places(tx, caller, location)
         matched: list[tuple[Location, str]] = []

@@ -21,13 +21,26 @@ from arctic_orchestration.state.tables import jobs, schedules
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFilter:
-    """The filters of a list of jobs."""
+    """The filters of a list of jobs, in the query of a request."""
 
-    schedule: str | None = None
-    states: Sequence[JobState] = ()
-    partition: str | None = None
-    text: str | None = None
-    held_by: str | None = None
+    schedule: Annotated[Text, Query(description="Only of the schedule with this name.")] = None
+    state: Annotated[
+        list[str] | None,
+        Query(description="Only in this state, or: waiting, active, ended; repeatable."),
+    ] = None
+    partition: Annotated[Text, Query(description="Only for this target partition.")] = None
+    text: Annotated[
+        Text, Query(description="In the schedule's name, the reason, the run's or the job's id.")
+    ] = None
+    held_by: Annotated[Text, Query(description="Only held by this resource.")] = None
+
+    def __post_init__(self) -> None:
+        parse_states(self.state or [])
+
+    @property
+    def states(self) -> Sequence[JobState]:
+        """The states; none: all."""
+        return parse_states(self.state or [])
 
     def conditions(self) -> list[sa.ColumnElement[bool]]:
         """Returns the conditions that are not those of :func:`~.listing.list_jobs`."""
@@ -42,28 +55,6 @@ class JobFilter:
                 sa.or_(*(column.icontains(self.text, autoescape=True) for column in columns))
             )
         return matched
-
-
-def job_filter(
-    schedule: Annotated[Text, Query(description="Only of the schedule with this name.")] = None,
-    state: Annotated[
-        list[str] | None,
-        Query(description="Only in this state, or: waiting, active, ended; repeatable."),
-    ] = None,
-    partition: Annotated[Text, Query(description="Only for this target partition.")] = None,
-    text: Annotated[
-        Text, Query(description="In the schedule's name, the reason, the run's or the job's id.")
-    ] = None,
-    held_by: Annotated[Text, Query(description="Only held by this resource.")] = None,
-) -> JobFilter:
-    """Reads the filters of a request."""
-    return JobFilter(
-        schedule=schedule,
-        states=parse_states(state or []),
-        partition=partition,
-        text=text,
-        held_by=held_by,
-    )
 
 
 def page_of_jobs(

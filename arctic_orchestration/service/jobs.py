@@ -17,7 +17,7 @@ from arctic_orchestration.schedules.views.explanation import Explanation, explai
 from arctic_orchestration.schedules.views.listing import events_of_job
 from arctic_orchestration.service import documents, parameters
 from arctic_orchestration.service.access import Caller, JobsReader, JobsWriter
-from arctic_orchestration.service.job_lists import JobFilter, job_filter, page_of_jobs
+from arctic_orchestration.service.job_lists import JobFilter, page_of_jobs
 from arctic_orchestration.service.paging import Cursor, Limit
 from arctic_orchestration.service.parameters import HAS_ETAG
 from arctic_orchestration.service.service import Service, ServiceOfApp
@@ -29,7 +29,7 @@ router = APIRouter(tags=["jobs"])
 def list_jobs(
     service: ServiceOfApp,
     caller: JobsReader,
-    filters: Annotated[JobFilter, Depends(job_filter)],
+    filters: Annotated[JobFilter, Depends()],
     location: parameters.SomeLocation = None,
     limit: Limit = 50,
     cursor: Cursor = None,

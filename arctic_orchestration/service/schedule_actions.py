@@ -15,7 +15,7 @@ from arctic_orchestration.service import documents, parameters
 from arctic_orchestration.service.access import Caller, SchedulesWriter
 from arctic_orchestration.service.bulk import BulkOptions, Progress
 from arctic_orchestration.service.parameters import HAS_ETAG
-from arctic_orchestration.service.schedule_lists import Wanted, page_of_schedules, wanted
+from arctic_orchestration.service.schedule_lists import Wanted, page_of_schedules
 from arctic_orchestration.service.schedules import document, etag
 from arctic_orchestration.service.service import Service, ServiceOfApp
 
@@ -79,7 +79,7 @@ def act_on_schedules(
     service: ServiceOfApp,
     caller: SchedulesWriter,
     action: Action,
-    filters: Annotated[Wanted, Depends(wanted)],
+    filters: Annotated[Wanted, Depends()],
     options: BulkOptions,
     location: parameters.SomeLocation = None,
 ) -> documents.BulkResult:

@@ -22,23 +22,29 @@ from arctic_orchestration.service.parameters import Text, moment
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """The filters of a list of schedules."""
+    """The filters of a list of schedules, in the query of a request."""
 
-    name: str | None = None
+    name: Annotated[str | None, Query(max_length=200, description="A glob on the name.")] = None
     status: ScheduleStatus | None = None
-    target: str | None = None
-    trigger: str | None = None
-    listens_to: str | None = None
-    asset: str | None = None
-    partition: str | None = None
-    run_of_job: str | None = None
-    run_of_asset: str | None = None
-    run_status: Sequence[RunStatus] | None = None
-    run_location: str | None = None
-    suspended_from: datetime | None = None
-    suspended_until: datetime | None = None
+    target: Annotated[Text, Query(description="The job, or one of the assets.")] = None
+    trigger: Annotated[Text, Query(description="A kind of trigger anywhere in its tree.")] = None
+    listens_to: Annotated[
+        Text, Query(description="An asset or job whose arrivals or runs it takes.")
+    ] = None
+    asset: Annotated[Text, Query(description="What an arrival at this asset sets off.")] = None
+    partition: Annotated[Text, Query(description="The partition that arrives.")] = None
+    run_of_job: Annotated[Text, Query(description="What a run of this job sets off.")] = None
+    run_of_asset: Annotated[Text, Query(description="What a run of this asset sets off.")] = None
+    run_status: Annotated[
+        list[RunStatus] | None, Query(description="The run's status; repeatable.")
+    ] = None
+    run_location: Annotated[Text, Query(description="The run's code location.")] = None
+    suspended_from: Annotated[Text, Query(description="Suspended at or after it.")] = None
+    suspended_until: Annotated[Text, Query(description="Suspended before it.")] = None
 
     def __post_init__(self) -> None:
+        self._moment("suspended_from")
+        self._moment("suspended_until")
         if self.partition is not None and self.asset is None:
             raise InvalidInput("partition", self.partition, "asset beside it")
         has_run = self.run_of_job is not None or self.run_of_asset is not None
@@ -55,10 +61,14 @@ class Wanted:
             trigger=self.trigger,
             listens_to=self.listens_to,
             events=self._events(location.name),
-            suspended_from=self.suspended_from,
-            suspended_until=self.suspended_until,
+            suspended_from=self._moment("suspended_from"),
+            suspended_until=self._moment("suspended_until"),
             is_visible=lambda name: caller.admits(location=location.name, schedule=name),
         )
+
+    def _moment(self, field: str) -> datetime | None:
+        text = getattr(self, field)
+        return moment(text, field=field) if text else None
 
     def _events(self, location: str) -> list[Event] | None:
         """Returns the events of which schedules take one: an arrival, or runs in any status."""
@@ -81,45 +91,6 @@ class Wanted:
                 for status in self.run_status or RunStatus
             ]
         return made or None
-
-
-def wanted(
-    name: Annotated[str | None, Query(max_length=200, description="A glob on the name.")] = None,
-    status: ScheduleStatus | None = None,
-    target: Annotated[Text, Query(description="The job, or one of the assets.")] = None,
-    trigger: Annotated[Text, Query(description="A kind of trigger anywhere in its tree.")] = None,
-    listens_to: Annotated[
-        Text, Query(description="An asset or job whose arrivals or runs it takes.")
-    ] = None,
-    asset: Annotated[Text, Query(description="What an arrival at this asset sets off.")] = None,
-    partition: Annotated[Text, Query(description="The partition that arrives.")] = None,
-    run_of_job: Annotated[Text, Query(description="What a run of this job sets off.")] = None,
-    run_of_asset: Annotated[Text, Query(description="What a run of this asset sets off.")] = None,
-    run_status: Annotated[
-        list[RunStatus] | None, Query(description="The run's status; repeatable.")
-    ] = None,
-    run_location: Annotated[Text, Query(description="The run's code location.")] = None,
-    suspended_from: Annotated[Text, Query(description="Suspended at or after it.")] = None,
-    suspended_until: Annotated[Text, Query(description="Suspended before it.")] = None,
-) -> Wanted:
-    """Reads the filters of a request."""
-    begin = suspended_from and moment(suspended_from, field="suspended_from")
-    end = suspended_until and moment(suspended_until, field="suspended_until")
-    return Wanted(
-        name=name,
-        status=status,
-        target=target,
-        trigger=trigger,
-        listens_to=listens_to,
-        asset=asset,
-        partition=partition,
-        run_of_job=run_of_job,
-        run_of_asset=run_of_asset,
-        run_status=run_status,
-        run_location=run_location,
-        suspended_from=begin or None,
-        suspended_until=end or None,
-    )
 
 
 def page_of_schedules(

@@ -31,7 +31,7 @@ from arctic_orchestration.service.bodies import JsonObject, body_schema
 from arctic_orchestration.service.jobs import explanation_of
 from arctic_orchestration.service.paging import Cursor, Limit
 from arctic_orchestration.service.parameters import HAS_ETAG
-from arctic_orchestration.service.schedule_lists import Wanted, page_of_schedules, wanted
+from arctic_orchestration.service.schedule_lists import Wanted, page_of_schedules
 from arctic_orchestration.service.service import ServiceOfApp
 
 router = APIRouter(tags=["schedules"])
@@ -70,7 +70,7 @@ def _moved(value: Any) -> Any:
 def list_schedules(
     service: ServiceOfApp,
     caller: SchedulesReader,
-    filters: Annotated[Wanted, Depends(wanted)],
+    filters: Annotated[Wanted, Depends()],
     location: parameters.SomeLocation = None,
     limit: Limit = 50,
     cursor: Cursor = None,

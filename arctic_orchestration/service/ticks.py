@@ -14,7 +14,7 @@ from arctic_orchestration.schedules.views.forecast import next_ticks, previous_t
 from arctic_orchestration.service import documents, parameters
 from arctic_orchestration.service.access import SchedulesReader
 from arctic_orchestration.service.paging import Cursor
-from arctic_orchestration.service.schedule_lists import Wanted, page_of_schedules, wanted
+from arctic_orchestration.service.schedule_lists import Wanted, page_of_schedules
 from arctic_orchestration.service.service import ServiceOfApp
 
 router = APIRouter(tags=["schedules"])
@@ -26,7 +26,7 @@ Count = Annotated[int, Query(ge=0, le=100, description="How many ticks of each s
 def list_ticks(
     service: ServiceOfApp,
     caller: SchedulesReader,
-    filters: Annotated[Wanted, Depends(wanted)],
+    filters: Annotated[Wanted, Depends()],
     location: parameters.SomeLocation = None,
     following: Annotated[Count, Query(alias="next")] = 1,
     previous: Count = 0,
