@@ -122,6 +122,17 @@ def left_due(tx: sa.Connection, now: datetime) -> list[CompactionTable]:
     return [_from_row(row) for row in tx.execute(query).mappings()]
 
 
+def update(tx: sa.Connection, name: str, **values: Any) -> bool:
+    """Changes the row of a table; returns whether there is one."""
+    row = sa.update(compaction_tables).where(compaction_tables.c.name == name)
+    return tx.execute(row.values(**values)).rowcount == 1
+
+
+def next_version(tx: sa.Connection, name: str) -> None:
+    """Makes offers stale that were planned before: the table's tasks have changed."""
+    update(tx, name, version=compaction_tables.c.version + 1)
+
+
 def make_due(tx: sa.Connection, name: str, reason: str, now: datetime) -> bool:
     """Marks a table as due for a check; a due table keeps its moment.
 
@@ -129,16 +140,8 @@ def make_due(tx: sa.Connection, name: str, reason: str, now: datetime) -> bool:
         whether the table is known.
     """
     col = compaction_tables.c
-    changed = tx.execute(
-        sa.update(compaction_tables)
-        .where(col.name == name)
-        .values(
-            due_since=sa.func.coalesce(col.due_since, now),
-            due_reason=reason,
-            due_number=col.due_number + 1,
-        )
-    )
-    return changed.rowcount == 1
+    since, number = sa.func.coalesce(col.due_since, now), col.due_number + 1
+    return update(tx, name, due_since=since, due_reason=reason, due_number=number)
 
 
 def record_check(
@@ -218,11 +221,7 @@ def observed(
     tx: sa.Connection, name: str, *, snapshot_id: int | None, reason: str, now: datetime
 ) -> None:
     """Records an observer's plan; the planner plans the table as if it had not been observed."""
-    tx.execute(
-        sa.update(compaction_tables)
-        .where(compaction_tables.c.name == name)
-        .values(observed_at=now, observed_snapshot_id=snapshot_id, observed_reason=reason)
-    )
+    update(tx, name, observed_at=now, observed_snapshot_id=snapshot_id, observed_reason=reason)
 
 
 def partitions_merged_at(tx: sa.Connection, table: str) -> dict[tuple[TaskKind, str], datetime]:
@@ -291,21 +290,13 @@ def rest(tx: sa.Connection, name: str, reason: str, now: datetime) -> datetime:
     if table.rests_until is not None and table.rests_until > now:
         return table.rests_until
     until: datetime = now + length_of_rest(table.failures)
-    tx.execute(
-        sa.update(compaction_tables)
-        .where(compaction_tables.c.name == name)
-        .values(failures=table.failures + 1, rests_until=until, rest_reason=reason)
-    )
+    update(tx, name, failures=table.failures + 1, rests_until=until, rest_reason=reason)
     return until
 
 
 def wake(tx: sa.Connection, name: str) -> None:
     """Ends the rest of a table, after a commit or on request; its files may still rest."""
-    tx.execute(
-        sa.update(compaction_tables)
-        .where(compaction_tables.c.name == name)
-        .values(failures=0, rests_until=None, rest_reason=None)
-    )
+    update(tx, name, failures=0, rests_until=None, rest_reason=None)
 
 
 def table_gone(tx: sa.Connection, name: str, now: datetime) -> int:
@@ -321,12 +312,9 @@ def table_gone(tx: sa.Connection, name: str, now: datetime) -> int:
     """
     lock_table(tx, name)
     canceled = cancel_waiting(tx, name, "the catalog has the table no more", now)
-    tx.execute(
-        sa.update(compaction_tables)
-        .where(compaction_tables.c.name == name)
-        .values(gone_at=now, due_since=None, due_reason=None, mapped_to=None, queue="default",
-                queue_reason="the catalog has the table no more",
-                version=compaction_tables.c.version + 1)
+    update(
+        tx, name, gone_at=now, due_since=None, due_reason=None, mapped_to=None, queue="default",
+        queue_reason="the catalog has the table no more", version=compaction_tables.c.version + 1,
     )  # fmt: skip
     return canceled
 

@@ -159,11 +159,7 @@ def committed(
         if task.kind is TaskKind.FULL:
             number = task_store.group_of(tx, task.id).sequence_number
             tables.note_rewritten(tx, table, task.partition, number)
-    tx.execute(
-        sa.update(compaction_tables)
-        .where(compaction_tables.c.name == table)
-        .values(version=compaction_tables.c.version + 1)
-    )
+    tables.next_version(tx, table)
     return record
 
 
@@ -258,11 +254,7 @@ def _dropped(
             backoff.rest_files_of(tx, task, rest, now, length=backoff.CANCELED_REST)
         task_store.move(tx, [(id, task.state)], to, reason, now, attempt_id=task.attempt_id)
     _end_attempts(tx, [task], AttemptState.DROPPED, reason, over_at=now)
-    tx.execute(
-        sa.update(compaction_tables)
-        .where(compaction_tables.c.name == table)
-        .values(version=compaction_tables.c.version + 1)
-    )
+    tables.next_version(tx, table)
     return task
 
 

@@ -97,12 +97,7 @@ def in_trouble(tx: sa.Connection) -> list[Leftover]:
 
 def cleaned(tx: sa.Connection, attempt_id: str, *, time: Time = database_time) -> None:
     """Records that the directory of an attempt is gone."""
-    col = compaction_attempts.c
-    tx.execute(
-        sa.update(compaction_attempts)
-        .where(col.id == attempt_id, is_uncleaned)
-        .values(cleaned_at=time(tx), clean_after=None, clean_trouble=None)
-    )
+    _update(tx, attempt_id, cleaned_at=time(tx), clean_after=None, clean_trouble=None)
 
 
 def not_cleaned(
@@ -122,12 +117,7 @@ def not_cleaned(
         again_after: how long it is not listed.
         time: the source of the time.
     """
-    col = compaction_attempts.c
-    tx.execute(
-        sa.update(compaction_attempts)
-        .where(col.id == attempt_id, is_uncleaned)
-        .values(clean_after=time(tx) + retry_after, clean_trouble=reason)
-    )
+    _update(tx, attempt_id, clean_after=time(tx) + retry_after, clean_trouble=reason)
 
 
 def kept(tx: sa.Connection, attempt_id: str, reason: str) -> None:
@@ -136,12 +126,14 @@ def kept(tx: sa.Connection, attempt_id: str, reason: str) -> None:
     It is never listed again. Once no snapshot contains its files, they are removed like those of
     any other merge.
     """
-    col = compaction_attempts.c
-    tx.execute(
-        sa.update(compaction_attempts)
-        .where(col.id == attempt_id, is_uncleaned)
-        .values(kept_reason=reason, clean_after=None, clean_trouble=None)
+    _update(tx, attempt_id, kept_reason=reason, clean_after=None, clean_trouble=None)
+
+
+def _update(tx: sa.Connection, attempt_id: str, **values: Any) -> None:
+    uncleaned = sa.update(compaction_attempts).where(
+        compaction_attempts.c.id == attempt_id, is_uncleaned
     )
+    tx.execute(uncleaned.values(**values))
 
 
 def protected_paths(tx: sa.Connection, table: str) -> Protected:

@@ -30,12 +30,11 @@ from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.queues import lock_queue, room_in
 from arctic_orchestration.compaction.queue.ranking import SECONDS_PER_LEVEL, rank_of
 from arctic_orchestration.compaction.queue.task import PlannedTask, TaskState
-from arctic_orchestration.compaction.tables import CompactionTable, lock_table
+from arctic_orchestration.compaction.tables import CompactionTable, lock_table, next_version
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.compaction_tables import (
-    compaction_tables,
     compaction_task_files,
     compaction_tasks,
     is_live,
@@ -132,11 +131,7 @@ def offer(
     others_live = _live_count(tx, table)
     ages = _ages(fitting, replaced, paths_of, others_live, now)
     made = _make(tx, found, fitting, ages, rank, limits, now)
-    tx.execute(
-        sa.update(compaction_tables)
-        .where(compaction_tables.c.name == table)
-        .values(version=compaction_tables.c.version + 1)
-    )
+    next_version(tx, table)
     chosen = {id(task) for task in free}
     return Offered(
         taken=tuple(made),

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.tables import CompactionTable, lock_table
+from arctic_orchestration.compaction.tables import CompactionTable, lock_table, update
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import (
     compaction_queues,
@@ -105,11 +105,9 @@ def _assign(
         held = held.order_by(compaction_queues.c.name).with_for_update(key_share=True)
         tx.execute(held).all()
         queue, reason = _resolved(tx, mapped_to, property)
-    tx.execute(
-        sa.update(compaction_tables)
-        .where(compaction_tables.c.name == table.name)
-        .values(mapped_to=mapped_to, property_queue=property, queue=queue, queue_reason=reason,
-                **seen)
+    update(
+        tx, table.name, mapped_to=mapped_to, property_queue=property, queue=queue,
+        queue_reason=reason, **seen,
     )  # fmt: skip
     # Also tasks that were claimed when the table moved, and wait again.
     col = compaction_tasks.c
