@@ -7,6 +7,7 @@ import heapq
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
 from arctic_orchestration.run_tags import JOB_TAG, RUN_KEY_TAG
@@ -90,19 +91,16 @@ class World(EventList):
         self._arrivals[asset, partition] = number
         if partition is not None:
             self._materialized_partitions.setdefault(asset, set()).add(partition)
-        self.events.append(
-            Event(
-                kind=EventKind.PARTITION,
-                subject=asset,
-                at=at,
-                storage_id=number,
-                run_id=run_id,
-                partition=partition,
-                bytes=size,
-                rows=rows,
-                metadata=metadata or {},
-                data_version=data_version,
-            )
+        self._happens(
+            EventKind.PARTITION,
+            asset,
+            at,
+            run_id=run_id,
+            partition=partition,
+            bytes=size,
+            rows=rows,
+            metadata=metadata or {},
+            data_version=data_version,
         )
 
     def evaluate(
@@ -117,33 +115,27 @@ class World(EventList):
         blocking: bool = False,
     ) -> None:
         """A check of an asset is evaluated, for the latest arrival of the partition."""
-        self.events.append(
-            Event(
-                kind=EventKind.CHECK,
-                subject=asset,
-                at=at,
-                storage_id=len(self.events) + 1,
-                partition=partition,
-                check=check,
-                passed=passed,
-                severity=severity,
-                blocking=blocking,
-                target_id=self._arrivals.get((asset, partition)),
-            )
+        self._happens(
+            EventKind.CHECK,
+            asset,
+            at,
+            partition=partition,
+            check=check,
+            passed=passed,
+            severity=severity,
+            blocking=blocking,
+            target_id=self._arrivals.get((asset, partition)),
         )
 
     def change_freshness(self, at: datetime, asset: str, state: str) -> None:
         """The freshness policy of an asset changes its state."""
         before, self._freshness[asset] = self._freshness.get(asset, "unknown"), state
-        self.events.append(
-            Event(
-                kind=EventKind.FRESHNESS,
-                subject=asset,
-                at=at,
-                storage_id=len(self.events) + 1,
-                state=state,
-                previous_state=before,
-            )
+        self._happens(
+            EventKind.FRESHNESS,
+            asset,
+            at,
+            state=state,
+            previous_state=before,
         )
 
     def request(
@@ -157,18 +149,19 @@ class World(EventList):
         tags: Mapping[str, str] | None = None,
     ) -> None:
         """A sensor that is a source requests a run; whether its run key is new is not looked up."""
-        self.events.append(
-            Event(
-                kind=EventKind.REQUEST,
-                subject=sensor,
-                at=at,
-                storage_id=len(self.events) + 1,
-                job=job,
-                run_key=run_key,
-                partition=partition,
-                tags=tags or {},
-            )
+        self._happens(
+            EventKind.REQUEST,
+            sensor,
+            at,
+            job=job,
+            run_key=run_key,
+            partition=partition,
+            tags=tags or {},
         )
+
+    def _happens(self, kind: EventKind, subject: str, at: datetime, **fields: Any) -> None:
+        number = len(self.events) + 1
+        self.events.append(Event(kind=kind, subject=subject, at=at, storage_id=number, **fields))
 
     # Runs.
 
@@ -218,20 +211,17 @@ class World(EventList):
             self._materialized.update(dict.fromkeys(run.assets, at))
             for asset in run.assets if run.partitions else ():
                 self._materialized_partitions.setdefault(asset, set()).update(run.partitions)
-        self.events.append(
-            Event(
-                kind=EventKind.RUN,
-                subject=run.job,
-                at=at,
-                storage_id=len(self.events) + 1,
-                run_id=run.run_id,
-                partition=run.tags.get("dagster/partition"),
-                status=run.status,
-                location=run.location,
-                assets=run.assets,
-                tags=run.tags,
-                started=run.started,
-            )
+        self._happens(
+            EventKind.RUN,
+            run.job,
+            at,
+            run_id=run.run_id,
+            partition=run.tags.get("dagster/partition"),
+            status=run.status,
+            location=run.location,
+            assets=run.assets,
+            tags=run.tags,
+            started=run.started,
         )
 
     def end_run(
