@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from types import TracebackType
 
 from arctic_orchestration.errors import InvalidInput, LeaseLost
 
@@ -128,12 +127,7 @@ class Renewal:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._end.set()
         # Does not wait longer for a renewal in progress: after the release it changes nothing.
         self._thread.join(self._life.total_seconds())

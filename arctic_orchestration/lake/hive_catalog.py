@@ -5,7 +5,6 @@ one table under the name of another.
 """
 
 import threading
-from types import TracebackType
 from urllib.parse import urlsplit
 
 from hive_metastore.ThriftHiveMetastore import Client
@@ -72,13 +71,8 @@ class _Connections:
             return client
         raise AssertionError("unreachable")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._opened().pop().__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._opened().pop().__exit__(*error)  # type: ignore[arg-type]
 
     def _opened(self) -> list[_HiveClient]:
         """The thread's own, the innermost block's last."""

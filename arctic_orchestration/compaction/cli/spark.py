@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from threading import Lock, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
@@ -60,12 +59,7 @@ class LakeSpark:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._session is not None and self._started_here:
             self._session.stop()
 
