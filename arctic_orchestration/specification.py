@@ -66,6 +66,11 @@ IndexedText = Annotated[str, AfterValidator(_short)]
 IndexedName = Annotated[str, Field(min_length=1), AfterValidator(_short)]
 
 
+def one_or_several(value: object) -> object:
+    """Returns a text as several, of which it is the only one; anything else as it is."""
+    return (value,) if isinstance(value, str) else value
+
+
 def name_of_asset(value: Any) -> Any:
     """Returns the name of an asset of Dagster, given as its key, spec or definition.
 

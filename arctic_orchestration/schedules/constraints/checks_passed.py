@@ -10,15 +10,12 @@ from arctic_orchestration.event_log.arrival_checks import fails
 from arctic_orchestration.event_log.event import Event
 from arctic_orchestration.quantities import PositiveDuration
 from arctic_orchestration.schedules.constraints.base import Constraint, Facts, Verdict, admit
-
-
-def _names(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
+from arctic_orchestration.specification import one_or_several
 
 _Name = Annotated[str, Field(min_length=1)]
 _Names = Annotated[
-    tuple[_Name, ...], BeforeValidator(_names, json_schema_input_type=_Name | tuple[_Name, ...])
+    tuple[_Name, ...],
+    BeforeValidator(one_or_several, json_schema_input_type=_Name | tuple[_Name, ...]),
 ]
 
 

@@ -13,16 +13,11 @@ from arctic_orchestration.schedules.constraints.base import (
     asset_resource,
     job_resource,
 )
-from arctic_orchestration.specification import IndexedName
-
-
-def _names(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
+from arctic_orchestration.specification import IndexedName, one_or_several
 
 _Names = Annotated[
     tuple[IndexedName, ...],
-    BeforeValidator(_names, json_schema_input_type=IndexedName | tuple[IndexedName, ...]),
+    BeforeValidator(one_or_several, json_schema_input_type=IndexedName | tuple[IndexedName, ...]),
 ]
 #: how many names a reason lists
 _LISTED = 5

@@ -7,13 +7,10 @@ from pydantic import BeforeValidator, field_validator
 
 from arctic_orchestration.quantities import Duration, format_duration, format_moment
 from arctic_orchestration.schedules.constraints.base import Constraint, Facts, Verdict, admit
+from arctic_orchestration.specification import one_or_several
 
 _STATUSES = ("success", "failure", "canceled")
 _Status = Literal["success", "failure", "canceled"]
-
-
-def _status_list(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
 
 
 class MinimumInterval(Constraint):
@@ -27,7 +24,7 @@ class MinimumInterval(Constraint):
     duration: Duration
     statuses: Annotated[
         tuple[_Status, ...],
-        BeforeValidator(_status_list, json_schema_input_type=_Status | tuple[_Status, ...]),
+        BeforeValidator(one_or_several, json_schema_input_type=_Status | tuple[_Status, ...]),
     ] = ("success",)
 
     @field_validator("statuses")

@@ -8,13 +8,9 @@ from pydantic import BeforeValidator, field_validator
 
 from arctic_orchestration.event_log.event import Event, EventKey, EventKind
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
-from arctic_orchestration.specification import AssetName
+from arctic_orchestration.specification import AssetName, one_or_several
 
 _State = Literal["pass", "warn", "fail"]
-
-
-def _states(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
 
 
 class Freshness(Leaf):
@@ -27,7 +23,7 @@ class Freshness(Leaf):
     asset: AssetName
     state: Annotated[
         tuple[_State, ...],
-        BeforeValidator(_states, json_schema_input_type=_State | tuple[_State, ...]),
+        BeforeValidator(one_or_several, json_schema_input_type=_State | tuple[_State, ...]),
     ]
 
     @field_validator("state")

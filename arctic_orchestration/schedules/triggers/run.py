@@ -9,13 +9,9 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from arctic_orchestration.event_log.event import ANY_LOCATION, Event, EventKey, RunStatus
 from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
-from arctic_orchestration.specification import AssetName, IndexedName, IndexedText
+from arctic_orchestration.specification import AssetName, IndexedName, IndexedText, one_or_several
 
 _Status = Literal["success", "failure", "canceled", "started"]
-
-
-def _statuses(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
 
 
 class Run(Leaf):
@@ -29,7 +25,7 @@ class Run(Leaf):
     assets: tuple[AssetName, ...] = ()
     status: Annotated[
         tuple[_Status, ...],
-        BeforeValidator(_statuses, json_schema_input_type=_Status | tuple[_Status, ...]),
+        BeforeValidator(one_or_several, json_schema_input_type=_Status | tuple[_Status, ...]),
     ] = ("success",)
     count: int = Field(default=1, ge=1, strict=True)
     #: the code location of the runs; None: the schedule's own; ``*``: any
