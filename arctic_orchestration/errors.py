@@ -34,7 +34,7 @@ libraries are translated once, where they enter, with the cause kept.
 """
 
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 #: The maximum length of a shown value.
 _LONGEST = 1000
@@ -240,3 +240,11 @@ class CatalogUnavailable(LakeError):
 
 class StoreRefused(LakeError):
     """The object store refuses the credentials, or the rate of requests; nothing was committed."""
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yields an error, and what it was raised from, down to the first cause."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__

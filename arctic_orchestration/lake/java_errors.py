@@ -1,6 +1,6 @@
 """Errors of Spark and its JVM for people: one line, without the stack."""
 
-from collections.abc import Iterator
+from arctic_orchestration.errors import causes
 
 _LINES, _LETTERS = 4, 1_000
 _CAUSE = "Caused by:"
@@ -21,12 +21,5 @@ def one_line(text: str) -> str:
 def is_of_java(error: BaseException) -> bool:
     """Returns whether an error, or one of its causes, comes from Spark or the bridge to its JVM."""
     return any(
-        type(one).__module__.partition(".")[0] in ("py4j", "pyspark") for one in _chain(error)
+        type(one).__module__.partition(".")[0] in ("py4j", "pyspark") for one in causes(error)
     )
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    found: BaseException | None = error
-    while found is not None:
-        yield found
-        found = found.__cause__ or found.__context__

@@ -5,11 +5,10 @@ a reason, so it is then asked for a list of the objects below that object, of wh
 """
 
 import re
-from collections.abc import Iterator
 
 from pyiceberg.io import FileIO
 
-from arctic_orchestration.errors import StoreRefused
+from arctic_orchestration.errors import StoreRefused, causes
 
 _OBJECT = re.compile(r"for key '(?P<key>[^']+)' in bucket '(?P<bucket>[^']+)'")
 #: The signs of a refusal in texts of S3's clients, and what they mean.
@@ -58,7 +57,7 @@ def store_refusal(io: FileIO, error: BaseException) -> str | None:
 
     May send one request to the store.
     """
-    text = "; ".join(str(one) for one in _causes(error))
+    text = "; ".join(str(one) for one in causes(error))
     if not _OF_S3.search(text):
         return None
     if _NO_REASON.search(text) and (found := _OBJECT.search(text)):
@@ -92,10 +91,3 @@ def _reason(io: FileIO, bucket: str, key: str) -> str | None:
     except (OSError, ValueError) as error:
         return str(error)
     return None
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    found: BaseException | None = error
-    while found is not None:
-        yield found
-        found = found.__cause__ or found.__context__

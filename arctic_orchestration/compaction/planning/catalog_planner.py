@@ -23,7 +23,7 @@ from arctic_orchestration.compaction.catalog_binding import require_same
 from arctic_orchestration.compaction.planning.plan_cache import Memory, why_planned
 from arctic_orchestration.compaction.planning.planner_counts import PlanningCounts
 from arctic_orchestration.compaction.planning.policy import DISABLED, Policy
-from arctic_orchestration.compaction.planning.table_plan import TablePlan, counted
+from arctic_orchestration.compaction.planning.table_plan import TablePlan
 from arctic_orchestration.compaction.planning.table_planner import (
     live_tasks,
     plan_loaded,
@@ -41,6 +41,7 @@ from arctic_orchestration.errors import ArcticError, CatalogUnavailable, Invalid
 from arctic_orchestration.lake.catalog_answers import is_away
 from arctic_orchestration.lake.table_listing import Listing, list_catalog
 from arctic_orchestration.lake.tables import load_table
+from arctic_orchestration.quantities import counted
 from arctic_orchestration.state.database import Database
 
 __all__ = ["Planner", "PlanningCounts", "mark_due", "plan_table"]

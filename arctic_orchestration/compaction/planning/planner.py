@@ -36,14 +36,13 @@ from arctic_orchestration.compaction.planning.table_plan import (
     PartitionPlan,
     PlanState,
     TablePlan,
-    counted,
 )
 from arctic_orchestration.compaction.queue.ranking import benefit_of
 from arctic_orchestration.compaction.queue.task import PlannedTask, TaskKind
 from arctic_orchestration.lake.delete_index import partition_key
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
 from arctic_orchestration.lake.file_sizes import outputs_wanted
-from arctic_orchestration.quantities import format_bytes, format_duration, format_moment
+from arctic_orchestration.quantities import counted, format_bytes, format_duration, format_moment
 
 if TYPE_CHECKING:
     from arctic_orchestration.lake.manifests import LiveFiles

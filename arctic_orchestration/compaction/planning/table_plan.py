@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from arctic_orchestration.compaction.planning.policy import DISABLED
 from arctic_orchestration.compaction.queue.task import PlannedTask, TaskKind
+from arctic_orchestration.quantities import counted
 
 #: The maximum number of partitions named as examples.
 _EXAMPLES = 3
@@ -143,11 +144,6 @@ class TablePlan:
             for left, partitions in causes.items()
         ]
         return sorted(found, key=lambda one: (-one.partitions, one.left))
-
-
-def counted(number: int, noun: str) -> str:
-    """Formats a count: ``1 file``, ``2 files``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _examples(partitions: Sequence[PartitionPlan]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ may have been accepted the first time, and its answer lost.
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeVar
@@ -33,6 +33,7 @@ from arctic_orchestration.errors import (
     StoreRefused,
     UnsupportedFile,
     UnsupportedTable,
+    causes,
 )
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.java_errors import is_of_java, one_line
@@ -240,7 +241,7 @@ class _Attempt:
 
 def blame_of(error: Exception) -> Blame:
     """Returns what an error of an attempt is the fault of."""
-    for cause in _causes(error):
+    for cause in causes(error):
         name, text = type(cause).__name__, str(cause)
         if name == "Py4JNetworkError" or any(one in text for one in _GONE):
             return Blame.WORKER
@@ -268,13 +269,6 @@ _GONE = (
     "[INVALID_HANDLE.SESSION_",
     "[NO_ACTIVE_SESSION]",
 )
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    found: BaseException | None = error
-    while found is not None:
-        yield found
-        found = found.__cause__ or found.__context__
 
 
 def text_of(error: Exception) -> str:
