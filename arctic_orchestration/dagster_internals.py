@@ -252,14 +252,11 @@ if not TYPE_CHECKING:
         return value
 
 
+#: What others import of Dagster from here, and why if the name does not say it.
 __all__ = [
     "AUTO_CREATED_STUB",
-    "BEGINS_PASS",
     "DEFAULT_MODE_NAME",  # a required field of TargetSnap
-    "FINISHED_STATUSES",
     "GRPC_INFO_TAG",  # the code server that Dagster's default launcher has launched a run in
-    "IN_PROGRESS_RUN_STATUSES",  # runs that count as load
-    "MODULES_OF_RUNS",
     "PARENT_RUN_ID_TAG",
     "RETRY_NUMBER_TAG",  # tells Dagster's retries from runs that a person re-executes
     "RUN_KEY_TAG",  # the key of a request, of which Dagster makes one run
@@ -285,7 +282,6 @@ __all__ = [
     "InstigatorTick",  # a tick of a sensor and its requests
     "InstigatorType",
     "LaunchRunContext",
-    "NamedTargetsSensor",
     "PartitionsSubset",
     "PersistedTimeWindow",  # a window of TimeWindowPartitionsSubset
     "PoolGranularity",
@@ -310,59 +306,21 @@ __all__ = [
     "WorkerStatus",
     "WorkspaceOpts",  # which code locations a webserver shows
     "WorkspaceProcessContext",  # the code locations of a webserver
-    "asset_sensor_arguments",
-    "asset_sensor_function",
-    "connect_postgres",
-    "constant_request",
-    "copy_op",
     "copy_record",  # changes fields of SensorSnap, which is immutable
     "create_app_from_workspace_process_context",  # Dagster's UI as an application
     "create_execution_plan",  # finds out whether a job can run with a configuration
-    "create_postgres_engine",
-    "daemon_functions",
-    "definitions_digest",
     "disable_dagster_warnings",  # when what users have declared is made again from its form
     "dst_safe_strftime",  # names a partition as Dagster does
-    "earlier_windows",
-    "event_log_storage_of",
-    "execution_times",
     "get_env_var_dict",  # the file .env, as a code server reads it
     "get_fixed_minute_interval",
     "get_run_crash_explanation",
     "get_timezone",
-    "import_instance_classes",
-    "in_daemon",
     "infer_partition_mapping",  # the mapping of a dependency that names none
     "initialize_repository_def_from_pointer",
-    "is_replaced_each_minute",
-    "later_windows",
-    "latest_materializations",
-    "loaded_repositories",
     "pack_value",
-    "partitioned_schedule_tags",
-    "postgres_storages_of",
-    "queue_daemon_function",
     "reconstruct",  # its function that loads definitions is replaced in a run host
-    "registered_instance",
-    "replace_compute_function",
-    "replace_engine",
-    "replace_engine_factory",
-    "replace_tail",
-    "resume_from_failure",
-    "run_iteration",
-    "run_storage_of",
-    "runless_entry",
-    "runs_watched",
-    "seconds_since_tick",
-    "set_targets",
-    "skips_excluded_windows",
-    "sqlite_event_log",
-    "sqlite_run_database",
     "start_run_in_subprocess",  # executes a run as the process of a code server does
-    "store_runless_entries",
-    "ticks_by_ids",
     "validate_and_coerce_op_result_to_iterator",  # the results of any kind of function, as events
-    "with_attributes",
     "workspace_opts_to_load_target",
 ]
 
@@ -389,6 +347,7 @@ FINISHED_STATUSES = [
     dg.DagsterRunStatus.FAILURE,
     dg.DagsterRunStatus.CANCELED,
 ]
+# Runs in progress count as load.
 _IN_PROGRESS = ("STARTING", "STARTED", "SUSPENDED", "CANCELING")
 IN_PROGRESS_RUN_STATUSES = [status for status in dg.DagsterRunStatus if status.name in _IN_PROGRESS]
 #: the runs that Dagster counts for pools: ACTIVE_RUN_STATUSES since 1.13
