@@ -142,16 +142,7 @@ def enable(
     names: NamesArgument, location: LocationOption = None, as_json: JsonOption = False
 ) -> None:
     """Enable schedules: they take events from now on."""
-    now = utc_now()
-    with opened(location) as state, changing(state, now) as change:
-        changed = {
-            name: control.enable(
-                change.tx, state.store, change.place, name, now, actor=actor(state.cluster)
-            )
-            for name in dict.fromkeys(names)
-        }
-        change.counts_from_now([name for name, is_changed in changed.items() if is_changed])
-    _print_changed(changed, "enabled", as_json=as_json)
+    _switch(names, location, "enabled", as_json=as_json)
 
 
 @app.command()
@@ -159,15 +150,7 @@ def suspend(
     names: NamesArgument, location: LocationOption = None, as_json: JsonOption = False
 ) -> None:
     """Suspend schedules, each by its suspend_mode."""
-    now = utc_now()
-    with opened(location) as state, changing(state, now, ticks=True) as change:
-        changed = {
-            name: control.suspend(
-                change.tx, state.store, change.place, name, now, actor=actor(state.cluster)
-            )
-            for name in dict.fromkeys(names)
-        }
-    _print_changed(changed, "suspended", as_json=as_json)
+    _switch(names, location, "suspended", as_json=as_json)
 
 
 @app.command()
@@ -285,7 +268,17 @@ def _show(listed: ListedSchedule) -> None:
     out.print(Syntax(text, "yaml", theme="ansi_dark", background_color="default"))
 
 
-def _print_changed(changed: dict[str, bool], status: str, *, as_json: bool) -> None:
+def _switch(names: list[str], location: str | None, status: str, *, as_json: bool) -> None:
+    now, enables = utc_now(), status == "enabled"
+    act = control.enable if enables else control.suspend
+    with opened(location) as state, changing(state, now, ticks=not enables) as change:
+        by = actor(state.cluster)
+        changed = {
+            name: act(change.tx, state.store, change.place, name, now, actor=by)
+            for name in dict.fromkeys(names)
+        }
+        if enables:
+            change.counts_from_now([name for name, is_changed in changed.items() if is_changed])
     if as_json:
         print_json({"status": status, "changed": changed})
         return
