@@ -159,15 +159,9 @@ def list_runs(
             queues = [name for name in queue.runs.queue_names() if caller.admits(queue=name)]
         page = queue.page(now, after=after, queues=queues, limit=limit)
         trouble = _trouble(queue, now)
-    return documents.QueuedRunPage.model_validate(
-        {
-            "waiting": page.waiting,
-            "in_progress": page.in_progress,
-            "max_concurrent_runs": page.max_concurrent_runs,
-            **trouble,
-            "runs": page.lines,
-            "next_cursor": paging.cursor(*page.next_after) if page.next_after else None,
-        }
+    following = paging.cursor(*page.next_after) if page.next_after else None
+    return documents.QueuedRunPage.from_record(
+        page, runs=page.lines, next_cursor=following, **trouble
     )
 
 

@@ -121,18 +121,7 @@ def explained_table(state: Opened, name: str, now: datetime, limit: int) -> Expl
     seen = read_view(state, name, read_tables(state, [name])[name])
     with state.database.read() as tx:
         details = table_details(tx, seen, now, limit)
-    return ExplainedTable(
-        seen=seen,
-        policy=policy,
-        lines=lines,
-        plan=plan,
-        problem=problem,
-        queue=details.queue,
-        waiting=details.waiting,
-        quarantined=details.quarantined,
-        last=details.last,
-        upkeep=details.upkeep,
-    )
+    return ExplainedTable(**vars(details), policy=policy, lines=lines, plan=plan, problem=problem)
 
 
 def print_explanation(explained: ExplainedTable, now: datetime) -> None:
