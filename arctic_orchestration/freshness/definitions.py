@@ -8,7 +8,6 @@ Registrations are serialized, so that two locations cannot each add half of a cy
 import hashlib
 import json
 import logging
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,7 +19,6 @@ from pydantic import ValidationError
 
 from arctic_orchestration.errors import (
     ConfigurationError,
-    InvalidDefinition,
     InvalidInput,
     NotFound,
 )
@@ -67,26 +65,6 @@ def digest(specs: Iterable[TaskSpec]) -> str:
     """Returns a digest of definitions that does not depend on their order."""
     forms = sorted(json.dumps(spec.to_form(), sort_keys=True) for spec in specs)
     return hashlib.sha256("\n".join(forms).encode()).hexdigest()
-
-
-def checked(specs: Sequence[TaskSpec]) -> tuple[TaskSpec, ...]:
-    """Returns the specs if one location can declare them together.
-
-    Errors:
-        InvalidDefinition: a duplicate name, or a cycle, which is named.
-    """
-    counts = Counter(spec.name for spec in specs)
-    problems = [
-        InvalidInput(f"tasks[{number}].name", spec.name, "a name that no other task has")
-        for number, spec in enumerate(specs)
-        if counts[spec.name] > 1
-    ]
-    cycle = TaskGraph(specs).cycle()
-    if cycle is not None:
-        problems.append(cycle_problem("tasks", cycle))
-    if problems:
-        raise InvalidDefinition(problems)
-    return tuple(specs)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

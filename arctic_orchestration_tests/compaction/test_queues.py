@@ -108,19 +108,19 @@ def test_a_table_goes_where_a_person_says_else_its_property_else_to_default(
     with database.begin() as tx:
         for name in ("own", "hand"):
             queues.add_queue(tx, CompactionQueue(name=name), NOON)
-        assert table_queues.queue_of(tx, "lake.a", None) == ("default", "no queue is named")
-        assert table_queues.queue_of(tx, "lake.a", "own") == (
-            "own",
-            "named by the table's property",
-        )
+        for queue, found in ((None, "default"), ("own", "own")):
+            seen(tx, "lake.a", queue=queue)
+            row = table_by_name(tx, "lake.a")
+            named = "no queue is named" if queue is None else "named by the table's property"
+            assert (row.queue, row.queue_reason) == (found, named)
         seen(tx, "lake.a", queue="missing")
         row = table_by_name(tx, "lake.a")
         assert row.queue == "default"
         assert row.queue_reason == "the table's property names queue missing, which does not exist"
         table_queues.map_table(tx, "lake.a", "hand", NOON)
-        assert table_queues.queue_of(tx, "lake.a", "own") == ("hand", "mapped manually")
         seen(tx, "lake.a", queue="own")
-        assert table_by_name(tx, "lake.a").queue == "hand"
+        row = table_by_name(tx, "lake.a")
+        assert (row.queue, row.queue_reason) == ("hand", "mapped manually")
         table_queues.unmap_table(tx, "lake.a", NOON)
         row = table_by_name(tx, "lake.a")
         assert (row.queue, row.queue_reason) == ("own", "named by the table's property")

@@ -35,8 +35,6 @@ def test_a_record_is_read_back_as_it_was_written(database: Database) -> None:
         assert records.write(tx, recorded())
         assert not records.write(tx, recorded(at=NOON + MINUTE))
         assert records.records(tx) == [recorded()]
-        assert records.record_of(tx, "lake.a", 2**62) == recorded()
-        assert records.record_of(tx, "lake.b", 2**62) is None
 
 
 def test_records_are_listed_newest_first(database: Database) -> None:

@@ -5,8 +5,8 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.errors import ConfigurationError, InvalidDefinition
-from arctic_orchestration.freshness.definitions import checked, definitions
+from arctic_orchestration.errors import ConfigurationError
+from arctic_orchestration.freshness.definitions import definitions
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration.state.freshness_tables import task_definitions
 from arctic_orchestration_tests.freshness.imagined import Place, World, spec
@@ -20,14 +20,6 @@ def registered(world: World) -> dict[str, list[str]]:
         for one in definitions(tx):
             found.setdefault(one.cluster, []).append(one.spec.name)
     return found
-
-
-def test_a_cycle_within_a_location_is_refused_by_name() -> None:
-    """Before anything is registered."""
-    with pytest.raises(InvalidDefinition, match="a needs b needs c needs a"):
-        checked([spec("a", ["b"]), spec("b", ["c"]), spec("c", ["a"])])
-    with pytest.raises(InvalidDefinition, match=r"tasks\[1\].name: got 'a'"):
-        checked([spec("a"), spec("a")])
 
 
 def test_a_cycle_across_clusters_is_reported_and_nothing_of_the_new_definition_is_registered(

@@ -111,16 +111,6 @@ def numbered(
     return [(row["id"], _from_row(row)) for row in tx.execute(query).mappings()]
 
 
-def record_of(tx: sa.Connection, table: str, snapshot_id: int) -> CompactionRecord | None:
-    """Returns the record of a snapshot; none: it has none, or it was pruned."""
-    col = compaction_records.c
-    query = sa.select(compaction_records).where(
-        col.table_name == table, col.snapshot_id == snapshot_id
-    )
-    row = tx.execute(query).mappings().one_or_none()
-    return None if row is None else _from_row(row)
-
-
 def prune(tx: sa.Connection, older_than: datetime) -> tuple[int, int]:
     """Deletes records and ended tasks, with their attempts and history, from before a moment.
 

@@ -22,18 +22,6 @@ from arctic_orchestration.state.compaction_tables import (
 )
 
 
-def queue_of(tx: sa.Connection, table: str, property: str | None) -> tuple[str, str]:
-    """Returns the queue of a table, and why it is that queue.
-
-    Args:
-        tx: the transaction.
-        table: its name; an unknown table has no mapping.
-        property: the queue in the table's property; none: it names none.
-    """
-    query = sa.select(compaction_tables.c.mapped_to).where(compaction_tables.c.name == table)
-    return _resolved(tx, tx.execute(query).scalar(), property)
-
-
 def map_table(tx: sa.Connection, table: str, queue: str, now: datetime) -> int:
     """Maps a table to a queue manually, which overrides its property.
 
