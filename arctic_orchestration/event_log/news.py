@@ -3,7 +3,6 @@
 Only a hint: regular polling, every few seconds, finds what it misses.
 """
 
-import logging
 import selectors
 from contextlib import suppress
 from typing import Any, Protocol
@@ -30,8 +29,6 @@ _POSTGRES_SECONDS = 1.0
 _CHANNEL = "run_events"
 _SINCE = "select max(id), dagster_event_type from event_logs where id > {} group by 2"
 _LAST = "select coalesce(max(id), 0) from event_logs"
-
-_log = logging.getLogger("dagster.daemon.arctic")
 
 
 class LogNews(Protocol):

@@ -1,6 +1,5 @@
 """The catalog of the lake's tables: finds tables, and creates missing ones."""
 
-import logging
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -48,7 +47,6 @@ from arctic_orchestration.settings import Settings
 
 read_exactly()
 
-_log = logging.getLogger("arctic_orchestration.lake")
 
 #: How long a process waits for another one's commit to the embedded catalog.
 _BUSY_SECONDS = 60

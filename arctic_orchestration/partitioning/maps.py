@@ -8,7 +8,6 @@ depend on existing partitions (*all*, *last*) are evaluated as of ``at``.
 import itertools
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Protocol
 
 import dagster as dg
 
@@ -24,22 +23,10 @@ from arctic_orchestration.partitioning.key_space import (
 )
 from arctic_orchestration.partitioning.relations import Identity, Relation, relation_of
 
-__all__ = ["DimensionMap", "PartitionMap", "PartitionsMap", "check"]
+__all__ = ["DimensionMap", "PartitionMap", "check"]
 
 #: The number of keys with cached answers, where these do not change.
 _REMEMBERED = 16_384
-
-
-class PartitionsMap(Protocol):
-    """The common interface of :class:`PartitionMap` and :class:`DimensionMap`."""
-
-    def targets_of(
-        self, keys: Collection[str], at: datetime | None = None
-    ) -> dict[str, tuple[str, ...]]: ...
-
-    def sources_of(self, target_key: str, at: datetime | None = None) -> tuple[str, ...]: ...
-
-    def between(self, start: str, end: str) -> Sequence[str]: ...
 
 
 class PartitionMap:

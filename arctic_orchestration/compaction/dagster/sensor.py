@@ -5,7 +5,6 @@ and the next tick retries. All state is in the state database; the cursor is a p
 event log.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -38,8 +37,6 @@ LEVEL_TAG = "arctic/level"
 _WAIT_SECONDS = 5.0
 #: how long a worker of a queue with a floor waits for tasks
 _KEPT = timedelta(hours=1)
-
-_log = logging.getLogger("arctic.compaction.sensor")
 
 
 @dataclass

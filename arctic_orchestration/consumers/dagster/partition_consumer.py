@@ -35,8 +35,6 @@ from arctic_orchestration.state.database import Database
 if TYPE_CHECKING:
     import dagster as dg
 
-_SPEC = ConsumerSpec.model_fields
-
 
 class PartitionConsumer:
     """All new partitions of an asset since the last acknowledged delivery, exactly.

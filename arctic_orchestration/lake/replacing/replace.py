@@ -39,10 +39,6 @@ from arctic_orchestration.lake.schema import require_supported_table
 
 __all__ = ["TASKS", "Replaced", "Replacement", "replace_files"]
 
-_ATTEMPTS = 100
-_LOST_ANSWERS = 5
-_LONGEST_WAIT_SECONDS = 2.0
-
 
 def replace_files(
     table: Table,
