@@ -7,14 +7,14 @@ are not checked.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.location import Location, code_location
 from arctic_orchestration.schedules.lookup import near
 from arctic_orchestration.schedules.schedule import Target
 from arctic_orchestration.state import dialect
@@ -94,6 +94,8 @@ class Inventory:
     checks: Mapping[str, tuple[str, ...]] | None = None
     #: the assets with a freshness policy; None: unknown
     policies: frozenset[str] | None = None
+    #: Dagster's name of the location, as in events that others see; not stored here; None: its own
+    known_as: str | None = None
 
     def partitioning_of(self, target: Target) -> Partitioning | None:
         """Returns the partitions of a target; None: it has none, several kinds, or unknown ones."""
@@ -186,12 +188,16 @@ def store(tx: sa.Connection, location: Location, inventory: Inventory, now: date
 def inventories(tx: sa.Connection, cluster: str) -> dict[str, Inventory]:
     """Returns the inventories of a cluster by location name; locations without one are left out."""
     query = (
-        sa.select(locations.c.name, location_inventories.c.inventory)
+        sa.select(locations.c.name, locations.c.owner, location_inventories.c.inventory)
         .join(locations, locations.c.id == location_inventories.c.location_id)
         .where(locations.c.cluster == cluster)
     )
-    read = {row.name: Inventory.from_json(row.inventory) for row in tx.execute(query)}
-    return {name: inventory for name, inventory in read.items() if inventory is not None}
+    read = [(row, Inventory.from_json(row.inventory)) for row in tx.execute(query)]
+    return {
+        row.name: replace(inventory, known_as=code_location(row.owner))
+        for row, inventory in read
+        if inventory is not None
+    }
 
 
 def job_assets(tx: sa.Connection, location: Location) -> Mapping[str, tuple[str, ...]]:

@@ -51,17 +51,18 @@ def former_names(tx: sa.Connection, location: Location) -> frozenset[str]:
         locations.c.cluster == location.cluster, locations.c.id != location.id
     )
     for row in tx.execute(others):
-        names -= {row.name, _code_location(row.owner)}
+        names -= {row.name, code_location(row.owner)}
     return names
 
 
 def with_present_name(location: Location) -> str:
     """Returns the former names of a location once it is bound to another code location."""
     known = set(json.loads(location.former_names or "[]"))
-    return json.dumps(sorted({*known, _code_location(location.owner) or location.name}))
+    return json.dumps(sorted({*known, code_location(location.owner) or location.name}))
 
 
-def _code_location(owner: str | None) -> str | None:
+def code_location(owner: str | None) -> str | None:
+    """Returns Dagster's name of the location that an owner has, or None."""
     return owner.rpartition("/")[0] if owner else None
 
 

@@ -85,8 +85,7 @@ def mismatches(
         if isinstance(leaf, Requests) and own.sources is not None:
             yield from _requests_of(f"{place}.sensor", leaf.sensor, own.sources)
         if isinstance(leaf, Run) and leaf.location is not None:
-            places = known if leaf.location == ANY_LOCATION else {leaf.location}
-            yield from _elsewhere(place, leaf, [known[at] for at in places if at in known])
+            yield from _elsewhere(place, leaf, location, known)
     for place, check, assets in check_fields(schedule):
         yield from _check(place, check, assets, known)
     for place, assets in _fields_of_any_check(schedule):
@@ -305,9 +304,28 @@ def _makes_none(job: str | None, assets: Sequence[str], own: Inventory) -> bool:
     return bool(job and assets and known) and set(assets).isdisjoint(known.get(job or "", ()))
 
 
-def _elsewhere(place: str, leaf: Run, there: Sequence[Inventory]) -> Iterator[Mismatch]:
+def _as_in_events(location: str, known: Mapping[str, Inventory]) -> Sequence[tuple[str, Inventory]]:
+    """Returns the inventories with the names that runs have in the events of ``location``.
+
+    Those of others are Dagster's.
+    """
+    return [
+        (name if name == location else inventory.known_as or name, inventory)
+        for name, inventory in known.items()
+    ]
+
+
+def _elsewhere(
+    place: str, leaf: Run, location: str, known: Mapping[str, Inventory]
+) -> Iterator[Mismatch]:
+    named = _as_in_events(location, known)
+    there = [of for name, of in named if leaf.location in (name, ANY_LOCATION)]
     if not there:
-        expected = "a code location of this cluster that has ticked"
+        names = sorted({name for name, _ in named})
+        of_both = zip(known, named, strict=True)
+        same = [name for at, (name, of) in of_both if leaf.location in (at, of.known_as)]
+        meant = f"; did you mean {same[0]}?" if same else near(leaf.location or "", names)
+        expected = f"a code location of this cluster that has ticked{meant}"
         yield Mismatch(
             problem=InvalidInput(f"{place}.location", leaf.location, expected), refused=False
         )
@@ -372,23 +390,24 @@ def _by_key(tx: sa.Connection, location: Location, known: Mapping[str, Inventory
     """Returns the ids of schedules that listen to unknown jobs or assets."""
     in_location = schedule_keys.c.location_id == location.id
     keys = tx.execute(sa.select(schedule_keys.c.event_key).where(in_location).distinct()).scalars()
-    deaf = [key for key in keys if not _has(key, known)]
+    named = _as_in_events(location.name, known)
+    deaf = [key for key in keys if not _has(key, named)]
     query = sa.select(schedule_keys.c.schedule_id).where(
         in_location, dialect.among(tx, schedule_keys.c.event_key, deaf)
     )
     return set(tx.execute(query).scalars()) if deaf else set()
 
 
-def _has(key: str, known: Mapping[str, Inventory]) -> bool:
+def _has(key: str, named: Sequence[tuple[str, Inventory]]) -> bool:
     """Returns whether an event with this key can come, according to the inventories."""
     kind, _, rest = key.partition(":")
     if kind == "partition":
-        return any(rest in inventory.assets for inventory in known.values())
-    for location, inventory in known.items():
+        return any(rest in inventory.assets for _, inventory in named)
+    for location, inventory in named:
         place = next((at for at in (location, ANY_LOCATION) if rest.startswith(f"{at}:")), None)
         if place is not None:
-            what, _, named = rest.removeprefix(f"{place}:").partition(":")
-            name = named.rpartition(":")[0]
+            what, _, of = rest.removeprefix(f"{place}:").partition(":")
+            name = of.rpartition(":")[0]
             if name in (inventory.jobs if what == "job" else inventory.executable):
                 return True
     return False

@@ -185,7 +185,7 @@ def test_what_can_never_run_or_be_heard_is_refused(fields: dict[str, Any], messa
         (
             {"trigger": on.run("far", location="nowhere")},
             "Schedule(s).trigger.run.location: got 'nowhere', expected a code location of this "
-            "cluster that has ticked",
+            "cluster that has ticked; did you mean here or there?",
         ),
         (
             {"constraints": [only.fresh({"raw/c": 24})]},
@@ -197,6 +197,17 @@ def test_what_can_never_run_or_be_heard_is_refused(fields: dict[str, Any], messa
 def test_what_may_come_from_outside_is_a_remark(fields: dict[str, Any], message: str) -> None:
     """An asset that nothing defines can be announced, a location deployed later."""
     assert found(**fields) == [(message, False)]
+
+
+def test_a_run_of_another_location_is_named_as_in_dagster() -> None:
+    """The name of ``Arctic(location=...)`` is in no event that another location sees."""
+    known = {"here": replace(OWN, known_as="loc_a"), "there": replace(THERE, known_as="loc_b")}
+    far, own = schedule(trigger=on.run("far", location="loc_b")), on.run("load", location="here")
+    assert list(mismatches(far, "here", known)) == []
+    assert list(mismatches(schedule(trigger=own), "here", known)) == []
+    for deaf, meant in (("there", "loc_b"), ("loc_a", "here")):
+        (unknown,) = mismatches(schedule(trigger=on.run("far", location=deaf)), "here", known)
+        assert str(unknown.problem).endswith(f"has ticked; did you mean {meant}?")
 
 
 def test_a_key_is_checked_as_far_as_possible() -> None:
@@ -263,6 +274,20 @@ def test_without_an_inventory_nothing_is_refused_and_it_is_reported(world: MakeW
     assert remarks(here, schedule()) == []
     (text,) = remarks(here, schedule(trigger=on.partitions("raw/x")))
     assert "got 'raw/x'" in text
+
+
+def test_a_tick_reports_no_run_of_another_location_by_its_name_in_dagster(world: MakeWorld) -> None:
+    """Its own name in the state database is another one."""
+    here = world([])
+    new_code(here, OWN, 1)
+    far = here.new_engine()
+    far.location, far.owner, far.inventory = "there", "loc_b/__repository__", THERE
+    far.tick(at(2))
+    apply(here, schedule("hears", trigger=on.run("far", location="loc_b")))
+    apply(here, schedule("deaf", trigger=on.run("far", location="there")))
+    (text,) = new_code(here, OWN, 3)
+    assert "Schedule(deaf).trigger.run.location: got 'there'" in text
+    assert text.endswith("did you mean loc_b?")
 
 
 def test_a_check_that_leaves_the_code_is_reported(world: MakeWorld) -> None:
