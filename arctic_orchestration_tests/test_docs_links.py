@@ -93,6 +93,14 @@ def test_what_pages_import_is_there() -> None:
             import_module(f"{module}.{name}")
 
 
+def test_an_example_has_one_name_that_is_definitions() -> None:
+    """Dagster refuses to load a module with two of them."""
+    for page in [ROOT / "README.md", *DOCS]:
+        for kind, text in _FENCE.findall(page.read_text()):
+            named = re.findall(r"^\w+ = dg\.Definitions\b", text, re.M) if kind == "python" else []
+            assert len(named) <= 1, f"{page.name}: {named}"
+
+
 def commands(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
     """The words of each command that is no group."""
     if not hasattr(command, "list_commands"):
