@@ -160,15 +160,7 @@ class PartitionedTarget:
 
     def ends_at(self, key: str) -> datetime | None:
         """Returns when the window of a partition ends; none: it is not a time window."""
-        of_time = windows_of(self.definition)
-        if of_time is None:
-            return None
-        if of_time is not self.definition:
-            assert isinstance(self.definition, dg.MultiPartitionsDefinition)
-            found = DimensionMap(self.definition, self._time_dimension()).targets_of([key])
-            key = found.get(key, ("",))[0]
-        window = window_of(of_time, key)
-        return None if window is None else window.end
+        return end_of(self.definition, key)
 
     def between(self, start: str, end: str) -> Sequence[str]:
         """Returns the partitions of a contiguous range."""
@@ -183,12 +175,7 @@ class PartitionedTarget:
         return found
 
     def _time_dimension(self) -> str:
-        assert isinstance(self.definition, dg.MultiPartitionsDefinition)
-        return next(
-            one.name
-            for one in self.definition.partitions_defs
-            if one.partitions_def == self._windows
-        )
+        return _time_dimension(self.definition, self._windows)
 
 
 def windows_of(definition: Definition) -> dg.TimeWindowPartitionsDefinition | None:
@@ -204,6 +191,25 @@ def windows_of(definition: Definition) -> dg.TimeWindowPartitionsDefinition | No
         if len(found) == 1:
             return found[0]
     return None
+
+
+def end_of(definition: Definition, key: str) -> datetime | None:
+    """Returns when the window of a partition ends; none: it is not a time window."""
+    of_time = windows_of(definition)
+    if of_time is None:
+        return None
+    if of_time is not definition:
+        assert isinstance(definition, dg.MultiPartitionsDefinition)
+        dimension = _time_dimension(definition, of_time)
+        found = DimensionMap(definition, dimension).targets_of([key])
+        key = found.get(key, ("",))[0]
+    window = window_of(of_time, key)
+    return None if window is None else window.end
+
+
+def _time_dimension(definition: Definition, windows: dg.TimeWindowPartitionsDefinition) -> str:
+    assert isinstance(definition, dg.MultiPartitionsDefinition)
+    return next(one.name for one in definition.partitions_defs if one.partitions_def == windows)
 
 
 def has_dynamic_keys(definition: Definition) -> bool:

@@ -1,18 +1,24 @@
 """Schedules whose jobs belong to partitions of the target, on both databases."""
 
+import json
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import on
+from arctic_orchestration.schedules.inventory import Inventory, Partitioning
+from arctic_orchestration.schedules.inventory import store as keep
 from arctic_orchestration.schedules.jobs import JobState
+from arctic_orchestration.schedules.location import locked
 from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.views.explanation import explain
 from arctic_orchestration.schedules.views.listing import list_schedules
 from arctic_orchestration.schedules.views.locations import list_locations
 from arctic_orchestration.schedules.views.numbers import living_jobs
 from arctic_orchestration.state.partition_tables import deferred_arrivals
+from arctic_orchestration.state.tables import jobs
 from arctic_orchestration_tests.schedules.lake_of_partitions import (
     ASSETS,
     DAY,
@@ -203,6 +209,32 @@ def test_all_regions_or_at_six_with_what_there_is(lake: MakeWorld) -> None:
     assert runs(here) == ["2026-01-01", "2026-01-02"]
     events = here.dagster.requests[-1]
     assert (events.partition_start, events.partition_end) == ("2026-01-02", "2026-01-02")
+
+
+def test_a_partition_is_explained_with_the_tick_of_its_own_end(lake: MakeWorld) -> None:
+    """One whose moment has passed gets none; the schedule's next tick is of another day."""
+    trigger = on.partitions("raw/orders", count="all") | on.partition_end("6h")
+    assets = json.loads(json.dumps(ASSETS).replace("2026-01-01", "2025-12-01"))
+    here = lake(daily(trigger=trigger), assets=assets)
+    of_days = Partitioning(format="%Y-%m-%d", form='{"daily": {"start": "2025-12-01"}}')
+    inventory = Inventory(assets={"summary": of_days}, executable=frozenset({"summary"}))
+    for day in ("2025-12-20", "2026-01-01", "2026-01-02"):
+        here.feed.arrive("raw/orders", f"{day}|emea")
+    here.tick(HOUR * 8)
+    with here.database.begin() as tx:
+        place = locked(tx, "default", here.location)
+        keep(tx, place, inventory, at(0))
+        query = sa.select(jobs.c.scope, jobs.c.id).where(jobs.c.state == "waiting_trigger")
+        given = {
+            row.scope: explain(tx, ScheduleStore(), place, row.id, at(HOUR * 9)).trigger
+            for row in tx.execute(query)
+        }
+    ticks = {key: node.children[1].next_tick_at for key, node in given.items() if node is not None}
+    assert ticks == {
+        "2025-12-20": None,
+        "2026-01-01": at(DAY + 6 * HOUR),
+        "2026-01-02": at(2 * DAY + 6 * HOUR),
+    }
 
 
 @pytest.mark.parametrize(

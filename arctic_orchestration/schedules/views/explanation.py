@@ -6,7 +6,7 @@ verdicts.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -173,7 +173,7 @@ def _explain(
     )
     waiting = _count(tx, stored, WAITING) - (job is not None and job.state in WAITING)
     partitions = _partitions(tx, job) if job is not None else []
-    trigger = _trigger_of(tx, stored, job, now) if same else None
+    trigger = _trigger_of(tx, location, stored, job, now) if same else None
     tick_at = _next_tick(trigger) if trigger is not None else None
     return Explanation(
         summary=_summary(stored, job, _count(tx, stored, ACTIVE), tick_at, _last_end(tx, stored)),
@@ -245,12 +245,14 @@ def _summary(
 
 
 def _trigger_of(
-    tx: sa.Connection, stored: StoredSchedule, job: Job | None, now: datetime
+    tx: sa.Connection, location: Location, stored: StoredSchedule, job: Job | None, now: datetime
 ) -> TriggerNode:
     rows = tx.execute(
         sa.select(timers.c.leaf, timers.c.due_at).where(timers.c.schedule_id == stored.id)
     )
     ticks = {row.leaf: row.due_at for row in rows}
+    if job is not None and job.partition is not None:
+        ticks = _ticks_of_partition(tx, location, stored, job.partition, ticks)
     arrivals = job.arrivals if job is not None else (NOTHING,) * len(stored.leaves)
     satisfied_at = job.satisfied_at if job is not None and job.forced is None else None
     trigger = stored.schedule.trigger
@@ -261,6 +263,36 @@ def _trigger_of(
     if satisfied_at is None or root.satisfied:
         return root
     return replace(root, satisfied=True, reason=f"fired at {satisfied_at:%Y-%m-%d %H:%M:%SZ}")
+
+
+def _ticks_of_partition(
+    tx: sa.Connection,
+    location: Location,
+    stored: StoredSchedule,
+    key: str,
+    ticks: Mapping[int, datetime],
+) -> dict[int, datetime]:
+    """Returns the next ticks that one target partition gets.
+
+    That of ``partition_end`` is of one window: a partition whose moment has passed gets none.
+    """
+    found = dict(ticks)
+    clocks = {number: leaf.clock for number, leaf in enumerate(stored.leaves) if number in ticks}
+    of_ends = {n: c.after for n, c in clocks.items() if c is not None and c.after is not None}
+    inventory = inventories(tx, location.cluster).get(location.name) if of_ends else None
+    partitioning = inventory.partitioning_of(stored.schedule.target) if inventory else None
+    space = partitioning.key_space() if partitioning is not None else None
+    if space is None:
+        return found
+    from arctic_orchestration.partitioning.target import end_of
+
+    end = end_of(space.definition, key)
+    for number, after in of_ends.items():
+        if end is not None and end + after >= ticks[number]:
+            found[number] = end + after
+        else:
+            del found[number]
+    return found
 
 
 def _source(tx: sa.Connection, stored: StoredSchedule, name: str) -> str:
