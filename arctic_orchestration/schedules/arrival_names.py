@@ -28,8 +28,11 @@ class ArrivalNames:
         """Returns why nothing is known of the partitions of an asset, or None."""
         if not self._inventories:
             return f"no code location of cluster {self._cluster} has ticked with this version"
-        if all(one is None for one in self._of(asset)):
+        having = self._of(asset)
+        if not having:
             return f"no code location declares the partitions of {asset}"
+        if all(one is None for one in having):
+            return f"the partitions of {asset} are dynamic in the code, or it has none"
         return None
 
     def problem(self, asset: str, key: str) -> tuple[Literal["asset", "partition"], str] | None:

@@ -235,14 +235,20 @@ def test_what_is_known_or_waited_for_is_announced(
     assert (result.code, result.err) == (0, "")
 
 
-@pytest.mark.parametrize("asset", ["feeds", "from/outside"])
+@pytest.mark.parametrize(
+    ("asset", "why"),
+    [
+        ("feeds", "the partitions of feeds are dynamic in the code, or it has none"),
+        ("from/outside", "no code location declares the partitions of from/outside"),
+    ],
+)
 def test_a_key_that_nothing_can_check_is_announced_with_a_warning(
-    known: World, arctic: Callable[..., Outcome], asset: str
+    known: World, arctic: Callable[..., Outcome], asset: str, why: str
 ) -> None:
     """Of dynamic partitions, and of an asset that no code defines and a schedule waits for."""
     result = arctic("partitions", "add", asset, "any")
     assert (result.code, result.out) == (0, f"announced {asset} any\n")
-    assert result.err == f"not checked: no code location declares the partitions of {asset}\n"
+    assert result.err == f"not checked: {why}\n"
     assert arctic("partitions", "add", asset, "any", "--force").err == ""
 
 
