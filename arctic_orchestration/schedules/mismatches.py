@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -22,7 +21,13 @@ from arctic_orchestration.schedules.inventory import Inventory, assets_of, inven
 from arctic_orchestration.schedules.inventory import store as keep
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.lookup import near
-from arctic_orchestration.schedules.schedule import Schedule, form_of
+from arctic_orchestration.schedules.mismatch_candidates import (
+    as_in_events,
+    by_key,
+    by_target,
+    makes_none,
+)
+from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
 from arctic_orchestration.schedules.triggers import (
@@ -33,12 +38,6 @@ from arctic_orchestration.schedules.triggers import (
     Requests,
     Run,
 )
-from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import schedule_keys, schedules
-
-_READ_AT_ONCE = 500
-#: the beginnings of fields of which the inventory knows more than a name
-_OF_THE_CODE = ('"check', '"count', '"freshness', '"idle', '"where')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,7 +166,7 @@ def remarks_of_location(
     own = known.get(location.name)
     if own is None:
         return []
-    suspects = _by_target(tx, location, own) | _by_key(tx, location, known)
+    suspects = by_target(tx, location, own) | by_key(tx, location, known)
     found = store.by_ids(tx, suspects).values()
     return [
         (stored.name, str(unknown.problem))
@@ -289,36 +288,16 @@ def _without_partition(schedule: Schedule, own: Inventory) -> Iterator[Mismatch]
 def _made_by(place: str, leaf: Run, own: Inventory) -> Iterator[Mismatch]:
     """Yields the assets of a trigger if the runs of its job make none of them."""
     made = own.job_assets.get(leaf.job or "", ())
-    if leaf.job in own.jobs and _makes_none(leaf.job, leaf.assets, own):
+    if leaf.job in own.jobs and makes_none(leaf.job, leaf.assets, own):
         expected = f"an asset that {leaf.job} makes{near(leaf.assets[0], made)}"
         value = leaf.assets[0] if len(leaf.assets) == 1 else list(leaf.assets)
         yield Mismatch(problem=InvalidInput(f"{place}.assets", value, expected), refused=True)
 
 
-def _makes_none(job: str | None, assets: Sequence[str], own: Inventory) -> bool:
-    """Returns whether no run of a job makes one of some assets.
-
-    Earlier versions of the package stored nothing of what jobs make.
-    """
-    known = own.job_assets
-    return bool(job and assets and known) and set(assets).isdisjoint(known.get(job or "", ()))
-
-
-def _as_in_events(location: str, known: Mapping[str, Inventory]) -> Sequence[tuple[str, Inventory]]:
-    """Returns the inventories with the names that runs have in the events of ``location``.
-
-    Those of others are Dagster's.
-    """
-    return [
-        (name if name == location else inventory.known_as or name, inventory)
-        for name, inventory in known.items()
-    ]
-
-
 def _elsewhere(
     place: str, leaf: Run, location: str, known: Mapping[str, Inventory]
 ) -> Iterator[Mismatch]:
-    named = _as_in_events(location, known)
+    named = as_in_events(location, known)
     there = [of for name, of in named if leaf.location in (name, ANY_LOCATION)]
     if not there:
         names = sorted({name for name, _ in named})
@@ -338,76 +317,3 @@ def _elsewhere(
             where = "any location" if leaf.location == ANY_LOCATION else leaf.location
             expected = f"one of {where}{near(name, sorted(has))}"
             yield Mismatch(problem=InvalidInput(f"{place}.{what}", name, expected), refused=False)
-
-
-def _by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str]:
-    """Returns the ids of schedules with an unknown target, and of those that need more of the code.
-
-    These have target partitions, or a target with some, or name checks or numbers of partitions.
-    """
-    partitioned = {asset for asset, of in own.assets.items() if of is not None}
-    of_jobs = {job for job, made in own.job_assets.items() if not partitioned.isdisjoint(made)}
-    of_jobs.update(own.job_partitions)
-    query = sa.select(schedules.c.id, schedules.c.spec)
-    rows = tx.execute(
-        query.where(schedules.c.location_id == location.id),
-        execution_options={"yield_per": _READ_AT_ONCE},
-    )
-    found = set()
-    for row in rows:
-        form = form_of(row.spec)
-        target = form.get("target", {})
-        if not isinstance(target, dict):
-            # Of another version of the package; the store reports it.
-            continue
-        job, assets = target.get("job"), target.get("assets", ())
-        is_known = (job is None or job in own.jobs) and own.executable.issuperset(assets)
-        has_partitions = job in of_jobs or not partitioned.isdisjoint(assets)
-        needs_more = (
-            has_partitions
-            or form.get("partitions", "none") != "none"
-            or any(field in row.spec for field in _OF_THE_CODE)
-            or ('"run"' in row.spec and _has_impossible_run(form.get("trigger"), own))
-        )
-        if not is_known or needs_more:
-            found.add(row.id)
-    return found
-
-
-def _has_impossible_run(form: Any, own: Inventory) -> bool:
-    """Returns whether a trigger, as written, has runs of a job that make none of its assets."""
-    if isinstance(form, list):
-        return any(_has_impossible_run(each, own) for each in form)
-    if not isinstance(form, dict):
-        return False
-    run = form.get("run")
-    if isinstance(run, dict) and _makes_none(run.get("job"), run.get("assets", ()), own):
-        return True
-    return any(_has_impossible_run(each, own) for each in form.values())
-
-
-def _by_key(tx: sa.Connection, location: Location, known: Mapping[str, Inventory]) -> set[str]:
-    """Returns the ids of schedules that listen to unknown jobs or assets."""
-    in_location = schedule_keys.c.location_id == location.id
-    keys = tx.execute(sa.select(schedule_keys.c.event_key).where(in_location).distinct()).scalars()
-    named = _as_in_events(location.name, known)
-    deaf = [key for key in keys if not _has(key, named)]
-    query = sa.select(schedule_keys.c.schedule_id).where(
-        in_location, dialect.among(tx, schedule_keys.c.event_key, deaf)
-    )
-    return set(tx.execute(query).scalars()) if deaf else set()
-
-
-def _has(key: str, named: Sequence[tuple[str, Inventory]]) -> bool:
-    """Returns whether an event with this key can come, according to the inventories."""
-    kind, _, rest = key.partition(":")
-    if kind == "partition":
-        return any(rest in inventory.assets for _, inventory in named)
-    for location, inventory in named:
-        place = next((at for at in (location, ANY_LOCATION) if rest.startswith(f"{at}:")), None)
-        if place is not None:
-            what, _, of = rest.removeprefix(f"{place}:").partition(":")
-            name = of.rpartition(":")[0]
-            if name in (inventory.jobs if what == "job" else inventory.executable):
-                return True
-    return False
