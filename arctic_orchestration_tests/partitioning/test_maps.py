@@ -234,6 +234,21 @@ def test_a_dimension_groups_the_keys_of_an_asset() -> None:
     assert by_region.sources_of("apac", at=NOON) == ("2026-01-05|apac", "2026-01-06|apac")
 
 
+def test_hours_of_a_day_that_is_excluded_belong_to_no_day() -> None:
+    """Dagster takes them for the day before, which does not count them."""
+    weekdays = dg.TimeWindowPartitionsDefinition(
+        start="2026-01-05", cron_schedule="0 0 * * *", fmt="%Y-%m-%d", exclusions=["0 0 * * 6,0"]
+    )
+    partition_map = PartitionMap(HOURLY, weekdays)
+    friday, saturday, monday = "2026-01-09-23:00", "2026-01-10-04:00", "2026-01-12-00:00"
+    assert partition_map.targets_of([friday, saturday, monday], at=NOON) == {
+        friday: ("2026-01-09",),
+        saturday: (),
+        monday: ("2026-01-12",),
+    }
+    assert partition_map.sources_of("2026-01-09", at=NOON)[-1] == friday
+
+
 def test_an_unknown_dimension_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"per: got 'day', expected one .* date, region"):
         DimensionMap(DATE_REGION, "day")
