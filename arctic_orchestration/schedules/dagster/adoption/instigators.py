@@ -273,9 +273,10 @@ class SensorInstigator(_Stored):
 
     def start(self, boundary: Boundary, status: Status, now: datetime) -> str | None:
         state = self.read()
-        if state is not None and self.status().is_running:
-            return None
         data: Any = (state and state.instigator_data) or SensorInstigatorData()
+        runs = state is not None and self.status().is_running
+        if runs and not is_fenced(data, now):
+            return None
         cursor = data.cursor if boundary.event is None else self.write_cursor(boundary.event)
         began = data._replace(
             cursor=cursor,
@@ -283,7 +284,8 @@ class SensorInstigator(_Stored):
             last_tick_start_timestamp=None,
             last_tick_success_timestamp=now.timestamp(),
         )
-        self.write(state, _dagsters(status), began)
+        # A person may have started it meanwhile; the fence kept it from being evaluated.
+        self.write(state, state.status if state and runs else _dagsters(status), began)
         return None
 
     def unfence(self, now: datetime) -> None:
