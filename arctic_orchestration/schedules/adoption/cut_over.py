@@ -110,6 +110,8 @@ def _stop(place: Place, instigator: Instigator, adoption: Adoption) -> str | Non
         if isinstance(found, str):
             return found
         boundary = found
+    else:
+        instigator.hold(place.clock())
     with place.state.change() as (tx, location):
         current = journal.find(tx, location, adoption.name)
         if current is not None and current.step is Step.PREPARED:

@@ -33,6 +33,10 @@ class Instigator(Protocol):
         """Returns where a stopped one ended, or what has to happen before this is known."""
         ...
 
+    def hold(self, now: datetime) -> None:
+        """Keeps one that is off from being evaluated if a person starts it, where that can be."""
+        ...
+
     def start(self, boundary: Boundary, status: Status, now: datetime) -> str | None:
         """Gives it a status again, above the boundary; returns what it waits for, or None."""
         ...

@@ -31,7 +31,7 @@ def advance(place: Place, instigator: Instigator, adoption: Adoption) -> str | N
         case Step.ADOPTED:
             _end(place, instigator, adoption)
         case Step.ENDED:
-            if adoption.was.is_running:
+            if adoption.was.is_running or adoption.boundary.event is not None:
                 waits = instigator.start(adoption.boundary, adoption.was, place.clock())
                 if waits is not None:
                     return waits
@@ -87,7 +87,14 @@ def _end(place: Place, instigator: Instigator, adoption: Adoption) -> None:
             tx.execute(sa.update(schedules).where(this).values(until_event=last))
             timers.stop(tx, stored.id)
         boundary = Boundary(at=now) if instigator.by_clock else Boundary(event=last)
+        if not (current.was.is_running or _was_enabled(stored, current)):
+            boundary = Boundary()
         journal.note(tx, location, adoption.name, Step.ENDED, boundary, now)
+
+
+def _was_enabled(stored: StoredSchedule | None, adoption: Adoption) -> bool:
+    """Returns whether a person has enabled the schedule of one that was off when it was adopted."""
+    return stored is None or not stored.suspended or stored.status_at > adoption.at
 
 
 def _finish(place: Place, adoption: Adoption) -> str | None:

@@ -117,6 +117,9 @@ class _Stored:
         kind = InstigatorType.SCHEDULE if is_schedule else InstigatorType.SENSOR
         self.instance.add_instigator_state(InstigatorState(self.origin, kind, status, data))
 
+    def hold(self, now: datetime) -> None:
+        """Keeps one that is off from being evaluated if a person starts it; not a schedule."""
+
     def unfence(self, now: datetime) -> None:
         """Removes the fence of an adoption that was lost; a schedule has none."""
 
@@ -270,6 +273,12 @@ class SensorInstigator(_Stored):
             if now < looked:
                 waits = f"whether a tick had begun is known at {format_moment(looked)}"
         return waits or Boundary(event=self.read_cursor(data.cursor))
+
+    def hold(self, now: datetime) -> None:
+        state = self.read()
+        data: Any = (state and state.instigator_data) or SensorInstigatorData()
+        fenced = data._replace(last_tick_start_timestamp=(now + _CENTURY).timestamp())
+        self.write(state, state.status if state else InstigatorStatus.STOPPED, fenced)
 
     def start(self, boundary: Boundary, status: Status, now: datetime) -> str | None:
         state = self.read()
