@@ -294,7 +294,7 @@ class DispatcherSensor(EveryJobSensor):
         engine, watch = self._engines[key]
         assert isinstance(engine.targets, RepositoryTargets)
         engine.targets.renew(lambda: context.instance)
-        engine.hooks = CodeHooks(self._schedules, lambda: context.instance, repository)
+        engine.hooks = CodeHooks(self._schedules, lambda: context.instance, repository, known_as)
         assert isinstance(engine.sources, CodeSources)
         engine.sources.renew(context.instance_ref or context.instance.get_ref(), known_as)
         engine.ticks = DagsterTicks(lambda: context.instance, context.log_key)

@@ -39,6 +39,7 @@ class RequestContext:
         repository: the loaded code location.
         shadowed: the schedule only decides, beside Dagster's own (``arctic adopt --shadow``): no
             run is requested, whatever the hook returns.
+        location: Dagster's name of the code location; None: Dagster does not say it.
     """
 
     schedule: str
@@ -54,6 +55,7 @@ class RequestContext:
     instance: dg.DagsterInstance
     repository: dg.RepositoryDefinition
     shadowed: bool = False
+    location: str | None = None
 
     @property
     def tick(self) -> datetime | None:
@@ -70,10 +72,12 @@ class CodeHooks:
         schedules: Sequence[Schedule],
         instance: Callable[[], dg.DagsterInstance],
         repository: dg.RepositoryDefinition,
+        location: str | None = None,
     ) -> None:
         self._hooks = {one.name: one.request for one in schedules if one.request is not None}
         self._instance = instance
         self._repository = repository
+        self._location = location
 
     @property
     def names(self) -> Sequence[str]:
@@ -117,6 +121,7 @@ class CodeHooks:
             instance=self._instance(),
             repository=self._repository,
             shadowed=question.shadowed,
+            location=self._location,
         )
 
 

@@ -118,8 +118,9 @@ def test_only_a_run_from_before_the_event_has_the_run_key_already(
 
     def decided(at: datetime) -> object:
         context: Any = SimpleNamespace(
-            instance=instance, events=[SimpleNamespace(at=at)], schedule="files", shadowed=True
-        )
+            instance=instance, events=[SimpleNamespace(at=at)], schedule="files", shadowed=True,
+            location=None,
+        )  # fmt: skip
         return functions._of_sensor("files", [dg.RunRequest(run_key="k")], context)
 
     assert isinstance(decided(before), dg.RunRequest)

@@ -166,10 +166,18 @@ def _of_sensor(name: str, returned: list[object], context: RequestContext) -> ob
         {_DAGSTERS_RUN_KEY: key, _SENSOR: name},
         {ADOPTED_KEY_TAG: key, SCHEDULE_TAG: context.schedule},
     ):
-        records = context.instance.get_run_records(dg.RunsFilter(tags=tags))
+        found = context.instance.get_run_records(dg.RunsFilter(tags=tags))
+        # As in Dagster, those of a sensor of this name in another code location do not count.
+        records = [one for one in found if _is_here(one.dagster_run, context)]
         if any(before is None or created_at(context.instance, one) < before for one in records):
             return dg.SkipReason(f"there is a run for the run key {key} of {name}")
     return request.with_replaced_attrs(tags={**request.tags, ADOPTED_KEY_TAG: key})
+
+
+def _is_here(run: dg.DagsterRun, context: RequestContext) -> bool:
+    origin = run.remote_job_origin
+    here = origin.location_name if origin else None
+    return None in (here, context.location) or here == context.location
 
 
 def _only(name: str, requests: Any) -> dg.RunRequest:
