@@ -5,7 +5,11 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 from dagster_shared.record import replace
 
-from arctic_orchestration_tests.schedules.adoption.project import LOCATION, Project
+from arctic_orchestration import Schedule, on, request_of
+from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.schedules.dagster.request_hooks import CodeHooks
+from arctic_orchestration.schedules.request_hooks import Question
+from arctic_orchestration_tests.schedules.adoption.project import LOCATION, START, Project
 from arctic_orchestration_tests.schedules.adoption.test_cut_over import (
     SECONDS,
     cut_over,
@@ -41,3 +45,51 @@ def test_a_run_key_belongs_to_the_sensor_of_one_code_location(
     pass_after(project, SECONDS)
     assert partitions_run(project) == ([] if location == LOCATION else [("once", "ours")])
     session.close()
+
+
+@dg.asset
+def first() -> None: ...
+
+
+@dg.asset
+def second() -> None: ...
+
+
+both = dg.define_asset_job("both", selection=["first", "second"])
+KEYS = {"first": [dg.AssetKey("first")], "all": [dg.AssetKey("first"), dg.AssetKey("second")]}
+
+
+@pytest.mark.parametrize("chosen", ["first", "all"])
+@pytest.mark.parametrize("by_clock", [True, False])
+def test_a_part_of_the_assets_is_not_requested_as_all_of_them(by_clock: bool, chosen: str) -> None:
+    """The schedule decides about the assets; a function that wants other ones fails its job."""
+
+    @dg.schedule(job=both, cron_schedule="0 4 * * *")
+    def some(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+        return dg.RunRequest(asset_selection=KEYS[chosen])
+
+    @dg.asset_sensor(asset_key=dg.AssetKey("raw"), job=both)
+    def seen(context: dg.SensorEvaluationContext, entry: dg.EventLogEntry) -> dg.RunRequest:
+        return dg.RunRequest(asset_selection=KEYS[chosen])
+
+    with dg.instance_for_test() as instance:
+        instance.report_runless_asset_event(dg.AssetMaterialization("raw"))
+        (record,) = instance.fetch_materializations(dg.AssetKey("raw"), limit=1).records
+        kind = EventKind.TICK if by_clock else EventKind.PARTITION
+        event = Event(kind=kind, subject="raw", at=START, storage_id=record.storage_id)
+        definitions = dg.Definitions(
+            assets=[first, second, dg.AssetSpec("raw")], jobs=[both], schedules=[some]
+        )
+        hook = request_of(some if by_clock else seen)
+        declared = Schedule(name="some", target="both", trigger=on.cron("0 4 * * *"), request=hook)
+        hooks = CodeHooks([declared], lambda: instance, definitions.get_repository_def())
+        answer = hooks.ask(
+            Question(
+                schedule="some", job_id="1", satisfied_at=START, trigger="", partition_start=None,
+                partition_end=None, properties={}, run_config={}, tags={}, events=[event],
+            )
+        )  # fmt: skip
+    if chosen == "all":
+        assert answer.problem is None
+    else:
+        assert "asset_selection" in str(answer.problem)

@@ -60,7 +60,8 @@ def _of_schedule(definition: dg.ScheduleDefinition) -> Hook:
             found = definition.evaluate_tick(evaluation)
         if not found.run_requests:
             return dg.SkipReason(found.skip_message or f"{definition.name} requested no run")
-        return _only(definition.name, found.run_requests)
+        requests = [_of_all(one, definition.job_name, context) for one in found.run_requests]
+        return _only(definition.name, requests)
 
     return hook
 
@@ -86,7 +87,7 @@ def _of_asset_sensor(sensor: dg.AssetSensorDefinition) -> Hook:
         ) as evaluation:
             entry = records[0].event_log_entry
             returned = function(**asset_sensor_arguments(sensor, evaluation, entry))
-            return _of_sensor(sensor.name, list(_flat(returned)), context)
+            return _of_sensor(sensor.name, _decided(sensor, returned, context), context)
 
     return hook
 
@@ -115,7 +116,8 @@ def _of_run_status_sensor(sensor: dg.RunStatusSensorDefinition) -> Hook:
             partition_key=event.partition,
             repository_def=context.repository,
         ) as evaluation:
-            return _of_sensor(sensor.name, list(_flat(sensor(evaluation))), context)
+            decided = _decided(sensor, sensor(evaluation), context)
+            return _of_sensor(sensor.name, decided, context)
 
     return hook
 
@@ -150,6 +152,23 @@ def _flat(returned: Any) -> Iterator[object]:
     else:
         for one in returned:
             yield from _flat(one)
+
+
+def _decided(sensor: Any, returned: Any, context: RequestContext) -> list[object]:
+    return [_of_all(one, sensor.targets[0].job_name, context) for one in _flat(returned)]
+
+
+def _of_all(one: Any, job: str, context: RequestContext) -> Any:
+    """Returns a request for all assets of the job, or a reason.
+
+    Raises a ValueError for a request of some of its assets or checks: the schedule has a target.
+    """
+    if not isinstance(one, dg.RunRequest) or not (one.asset_selection or one.asset_check_keys):
+        return one
+    made = context.repository.get_job(job).asset_layer.selected_asset_keys
+    if one.asset_check_keys or set(one.asset_selection or ()) != set(made):
+        raise ValueError("its RunRequest has an asset_selection or asset_check_keys of its own")
+    return one
 
 
 def _of_sensor(name: str, returned: list[object], context: RequestContext) -> object:
