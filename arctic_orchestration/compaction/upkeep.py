@@ -163,9 +163,11 @@ class Upkeep:
             if row is None:
                 return False
             keep = planned_from(tx, name)
+            # The clock of a host that is ahead must not make files old that are just written.
+            until = min(now, dialect.database_time(tx))
         began, done, failed = time.monotonic(), list[str](), list[Exception]()
         table = load_table(self._catalog, name)
-        for step in self._steps(table, name, row, keep, now):
+        for step in self._steps(table, name, row, keep, until):
             try:
                 done += step()
             except Exception as error:

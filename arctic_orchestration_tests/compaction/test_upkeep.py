@@ -26,6 +26,7 @@ from arctic_orchestration.compaction.upkeep import (
 )
 from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.lake.tables import load_table
+from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import compaction_budgets
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import Lake
@@ -82,7 +83,9 @@ def kept(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     # However slow the machine is, a tick takes care of all tables.
     monkeypatch.setattr(upkeep, "LONGEST_TICK", timedelta(minutes=10))
     with closing(database):
-        yield Kept(database, tmp_path)
+        made = Kept(database, tmp_path)
+        monkeypatch.setattr(dialect, "database_time", lambda _: made.now)
+        yield made
 
 
 def test_the_upkeep_is_done_once_a_day_as_the_properties_say(kept: Kept) -> None:
@@ -111,6 +114,14 @@ def test_the_upkeep_is_done_once_a_day_as_the_properties_say(kept: Kept) -> None
         kept.lake.append(f"lake.{name}")
     assert kept.tick(DAY) == UpkeepCounts(done=4)
     assert kept.snapshots("lake.young") == 1
+
+
+def test_a_clock_ahead_makes_no_file_old(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host's is nine days ahead of the database's: what another process writes now stays."""
+    orphan = kept.table("lake.both", expire_snapshots="7d", remove_orphans="3d")
+    monkeypatch.setattr(dialect, "database_time", lambda _: utc_now())
+    assert kept.tick() == UpkeepCounts(done=1)
+    assert (orphan.exists(), kept.snapshots("lake.both")) == (True, 3)
 
 
 def test_small_manifests_are_merged_from_the_number_of_the_property(kept: Kept) -> None:
