@@ -29,6 +29,8 @@ from arctic_orchestration.state.tables import events, job_events, job_history, j
 #: A launch this close to the moment is the one that is missed.
 _CLOSE = timedelta(minutes=1)
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+#: how a job ends that was admitted, if it has no run
+_WITHOUT_RUN = (JobState.CANCELED, JobState.DISCARDED, JobState.FAILED)
 #: lines of history that are read
 _MOST = 10_000
 
@@ -118,22 +120,27 @@ class _Question:
         self._evidence.append(Evidence(at=at, text=text))
 
     def launched(self) -> WhyNot | None:
-        """Returns the answer that it did launch, about then."""
+        """Returns the answer that it did launch, about then, or why its admitted job has no run."""
         if self._stored is None:
             return None
         moves = job_history.c
         query = (
-            sa.select(jobs.c.id, jobs.c.run_id, moves.at)
+            sa.select(jobs.c.id, jobs.c.run_id, jobs.c.state, jobs.c.reason, moves.at)
             .join(jobs, jobs.c.id == moves.job_id)
             .where(jobs.c.schedule_id == self._stored.id, moves.state == JobState.LAUNCHING.value)
             .where(moves.from_state == JobState.WAITING_CONSTRAINTS.value)
             .where(moves.at >= self._at - _CLOSE, moves.at <= self._at + _CLOSE)
-            .order_by(moves.at)
+            .order_by(jobs.c.run_id.is_(None), moves.at)
             .limit(1)
         )
         row = self._tx.execute(query).first()
         if row is None:
             return None
+        if row.run_id is None and row.state in _WITHOUT_RUN:
+            # In shadow, by its request hook, or because it could not be requested.
+            admitted = f"job {row.id} was admitted at {format_moment(row.at)}"
+            text = f"{admitted}, and {row.state} without a run: {row.reason}"
+            return self.answer(row.state, text, job_id=row.id)
         run = f" as run {row.run_id}" if row.run_id else ""
         text = f"it did launch: job {row.id} was admitted at {format_moment(row.at)}{run}"
         return self.answer("launched", text, job_id=row.id)

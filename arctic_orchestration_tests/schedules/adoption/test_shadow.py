@@ -25,7 +25,10 @@ from arctic_orchestration.schedules.adoption.comparison import (
 from arctic_orchestration.schedules.cli.adopt_diff import show_differences
 from arctic_orchestration.schedules.dagster.adoption import functions
 from arctic_orchestration.schedules.dagster.adoption.session import Session
+from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.views.why_not import why_not
 from arctic_orchestration.state.adoption_tables import adoptions
 from arctic_orchestration.state.tables import holders, launches, notices, schedules
 from arctic_orchestration_tests.schedules.adoption.conftest import on_both
@@ -365,4 +368,21 @@ def test_a_shadow_whose_schedule_was_deleted_begins_anew(
     pass_after(project, HOUR)
     assert project.owners("hourly_report") == {"Dagster": 1, "ours": 1}
     assert session.back(item) is None
+    session.close()
+
+
+def test_no_job_in_shadow_is_said_to_have_launched(project: Project) -> None:
+    """Nor one whose request hook wants no run: the answer is the reason of each."""
+    session = shadow(project, "hourly", "decided")
+    for _ in range(2):
+        pass_after(project, HOUR)
+    with project.database.read() as tx:
+        location = location_by_name(tx, "default", None, project.now)
+        found = [
+            why_not(tx, ScheduleStore(), location, name, project.now, project.now)
+            for name in ("hourly", "decided")
+        ]
+    assert [one.cause for one in found] == ["discarded", "canceled"]
+    assert "without a run: shadow: its run would have been requested" in found[0].answer
+    assert "without a run: its request hook wants no run: an odd hour" in found[1].answer
     session.close()
