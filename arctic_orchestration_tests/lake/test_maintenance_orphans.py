@@ -232,6 +232,25 @@ def test_a_table_inside_the_location_keeps_its_files(catalog: Catalog, table: Ta
     assert removed(remove_orphans(inner, older_than=LIMIT)) == {f"file://{in_archive}"}
 
 
+@pytest.mark.parametrize("kind", ["data", "metadata"])
+def test_a_table_with_its_files_inside_the_location_keeps_them(
+    catalog: Catalog, table: Table, kind: str, tmp_path: Path
+) -> None:
+    """Its own location is elsewhere."""
+    other = catalog.create_table(
+        "lake.elsewhere",
+        SCHEMA,
+        location=str(tmp_path / "elsewhere"),
+        properties={f"write.{kind}.path": f"{table.location()}/of-another"},
+    )
+    other.append(rows(5))
+    table.append(rows(1))
+    planted = plant(table, "data/lost.parquet")
+    age_everything(table)
+    assert removed(remove_orphans(table, older_than=LIMIT)) == {planted}
+    assert ids(catalog.load_table("lake.elsewhere")) == [5]
+
+
 def test_another_table_that_cannot_be_read_stops_it(
     catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,11 @@ from arctic_orchestration.lake.upkeep.removal import (
     require_garbage_collection,
 )
 
+#: where a table has files outside of its location
+_PATHS = (
+    "write.data.path", "write.metadata.path", "write.object-storage.path",
+    "write.folder-storage.path",
+)  # fmt: skip
 #: A younger file may belong to a commit in progress.
 SAFE_AGE = timedelta(days=1)
 
@@ -56,9 +61,9 @@ def remove_orphans(
 
     Known are the files of every snapshot of the table, with or without a ref, its statistics, its
     metadata file and those in the metadata log, and the same of every other table of the catalog
-    whose location is in this one or around it. Hidden files, those in hidden directories and
-    ``version-hint.text`` stay, and so does a directory that looks like a separate table. Of
-    Hadoop's checksums, those of remaining files stay.
+    whose location, or path for files, is in this one or around it. Hidden files, those in hidden
+    directories and ``version-hint.text`` stay, and so does a directory that looks like a separate
+    table. Of Hadoop's checksums, those of remaining files stay.
 
     Args:
         older_than: files written at this moment or later stay. It must be so long ago that no
@@ -119,7 +124,7 @@ def _learn(known: Reachable, table: Table) -> None:
 
 
 def _neighbours(table: Table, key: str) -> Iterator[Table]:
-    """Yields the catalog's other tables with this location, one in it, or one around it.
+    """Yields the catalog's other tables with files in this location, in a part of it, or around it.
 
     A renamed table keeps its location, and the next table of the old name gets it too.
     """
@@ -137,9 +142,17 @@ def _neighbours(table: Table, key: str) -> Iterator[Table]:
                 f"{name_of(table)}: {'.'.join(identifier)} cannot be loaded, and may lie in the "
                 f"same place: {error}"
             ) from error
-        there = literal_key(f"{other.location().rstrip('/')}/file").removesuffix("file")
-        if f"{key}/".startswith(there) or there.startswith(f"{key}/"):
+        if any(
+            f"{key}/".startswith(there) or there.startswith(f"{key}/") for there in _places(other)
+        ):
             yield other
+
+
+def _places(table: Table) -> Iterator[str]:
+    """Yields where a table has its files: its location, and the paths of its properties."""
+    paths = (table.properties.get(name) for name in _PATHS)
+    for path in filter(None, (table.location(), *paths)):
+        yield literal_key(f"{path.rstrip('/')}/file").removesuffix("file")
 
 
 def _identifiers(catalog: Catalog) -> set[tuple[str, ...]]:
