@@ -34,7 +34,7 @@ import json
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from functools import cache
 
@@ -229,6 +229,15 @@ class Metrics:
                 self._oldest.labels(*place).set(oldest.total_seconds())
         except Exception:
             _log.warning("the jobs could not be counted for the metrics", exc_info=True)
+
+    def forget_others(self, names: Collection[str], *, cluster: str) -> None:
+        """Drops the numbers of locations that were renamed or deleted, if there are any."""
+        if all(place[0] != cluster or place[1] in names for place in tuple(self._counted_at)):
+            return
+        self._counted_at.clear()
+        for gauge in (self._jobs, self._oldest, self._deferred):
+            # The others are counted again.
+            gauge.clear()
 
     def serve(self, port: int) -> None:
         """Serves ``GET /metrics`` on loopback; does nothing if it does already.

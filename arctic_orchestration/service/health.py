@@ -59,6 +59,7 @@ def metrics(service: ServiceOfApp, caller: Annotated[Caller, needs("metrics", "r
     now, cluster = utc_now(), service.settings.cluster
     with service.database.read() as tx:
         names = [listed.name for listed in list_locations(tx, cluster, now)]
+    service.metrics.forget_others(names, cluster=cluster)
     for name in names:
         service.metrics.count(service.database, cluster=cluster, location=name, now=now)
     return Response(generate_latest(service.registry), media_type=CONTENT_TYPE_LATEST)

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import Request
 from starlette.testclient import TestClient
@@ -16,6 +17,7 @@ from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.service import bodies
 from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.tables import locations
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.schedules.simulated import World
 from arctic_orchestration_tests.service.conftest import MakeApi
@@ -233,3 +235,16 @@ def test_metrics_are_those_of_all_locations(api: MakeApi, database: Database) ->
     for location in ("here", "there"):
         place = f'cluster="default",location="{location}"'
         assert f'arctic_jobs{{{place},state="waiting_trigger"}} 1.0' in text
+
+
+def test_metrics_of_a_location_end_with_it(api: MakeApi, database: Database) -> None:
+    """It was renamed: its last numbers would be reported until the service ends."""
+    world = World(database, [Schedule(name="a", target="rollup", trigger=on.partitions("raw/a"))])
+    world.tick(0)
+    client = api()
+    assert 'location="here"' in client.get("http://localhost/metrics").text
+    with database.begin() as tx:
+        tx.execute(sa.update(locations).values(name="there"))
+    text = client.get("http://localhost/metrics").text
+    assert 'location="here"' not in text
+    assert 'arctic_jobs{cluster="default",location="there",state="launched"} 0.0' in text
