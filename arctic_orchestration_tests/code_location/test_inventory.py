@@ -107,6 +107,7 @@ def test_a_tick_keeps_what_the_code_has(place: Place) -> None:
         executable=frozenset({"daily", "region", "feed", "whole", "own_days", "by_both"}),
         sources=frozenset(),
         checks={},
+        policies=frozenset(),
     )
 
 
