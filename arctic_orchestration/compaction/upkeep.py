@@ -163,8 +163,8 @@ class Upkeep:
             if row is None:
                 return False
             keep = planned_from(tx, name)
-            # The clock of a host that is ahead must not make files old that are just written.
-            until = min(now, dialect.database_time(tx))
+            # Files that are being written must not seem old.
+            until = dialect.not_ahead(tx, now)
         began, done, failed = time.monotonic(), list[str](), list[Exception]()
         table = load_table(self._catalog, name)
         for step in self._steps(table, name, row, keep, until):

@@ -32,7 +32,7 @@ def reconcile(tx: sa.Connection, own: Location, lookup: RetryLookup, now: dateti
 
     Skips a location whose row is locked: it is not silent.
     """
-    until = min(now, dialect.database_time(tx))
+    until = dialect.not_ahead(tx, now)
     query = (
         sa.select(locations)
         .where(locations.c.cluster == own.cluster, locations.c.id != own.id)
@@ -62,7 +62,7 @@ def reconcile(tx: sa.Connection, own: Location, lookup: RetryLookup, now: dateti
 
 def let_go(tx: sa.Connection, own: Location, now: datetime) -> int:
     """Ends active jobs and forgets runs of clusters that are gone; returns how many ended."""
-    since = min(now, dialect.database_time(tx)) - CLUSTER_GIVEN_UP
+    since = dialect.not_ahead(tx, now) - CLUSTER_GIVEN_UP
     alive = sa.select(locations.c.cluster).where(locations.c.ticked_at >= since)
     query = (
         sa.select(locations)

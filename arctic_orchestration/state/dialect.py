@@ -309,6 +309,14 @@ def database_time(connection: sa.Connection) -> datetime:
     return now
 
 
+def not_ahead(connection: sa.Connection, now: datetime) -> datetime:
+    """Returns ``now``, or the database's time if that is earlier.
+
+    By it ages are judged: on a host whose clock is ahead, nothing is older than it is.
+    """
+    return min(now, database_time(connection))
+
+
 _TIME = {
     "postgresql": sa.select(sa.func.clock_timestamp(type_=UtcTime)),
     "sqlite": sa.select(sa.func.strftime("%Y-%m-%d %H:%M:%f", "now", type_=UtcTime)),

@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.table import Table
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction.cli import maintenance
 from arctic_orchestration.compaction.work.output_paths import directory_of
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake
 from arctic_orchestration_tests.cli.conftest import Outcome
@@ -90,6 +91,20 @@ def test_orphans_are_removed_but_not_those_of_live_tasks(lake: SmallLake, arctic
     )
     assert (written.exists(), lost.exists()) == (True, False)
     assert table.scan().to_arrow().num_rows == 3
+
+
+@pytest.mark.parametrize("name", ["expire-snapshots", "remove-orphans"])
+def test_on_a_host_whose_clock_is_ahead_nothing_is_old(
+    lake: SmallLake, arctic: Command, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """By nine days; the database's clock is right."""
+    table = lake.table("lake.flights", 3)
+    written = Path(f"{table.location()}/data/of-a-writer.parquet")
+    written.write_bytes(b"data")
+    ahead = utc_now() + timedelta(days=9)
+    monkeypatch.setattr(maintenance, "utc_now", lambda: ahead)
+    assert arctic("compaction", name, "lake.flights", "--older-than", "3d").code == 0
+    assert (written.exists(), len(snapshots(table))) == (True, 3)
 
 
 def test_small_manifests_are_merged(lake: SmallLake, arctic: Command) -> None:

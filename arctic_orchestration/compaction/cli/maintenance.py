@@ -21,6 +21,7 @@ from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import format_bytes, iso
 from arctic_orchestration.state import audit
+from arctic_orchestration.state.dialect import not_ahead
 
 if TYPE_CHECKING:
     from arctic_orchestration.lake.upkeep.maintenance import FailedRemoval, RemovedFile
@@ -47,7 +48,6 @@ def expire_snapshots(
     age = age_option("--older-than", older_than)
     if keep_last is not None and keep_last < 1:
         raise InvalidInput("--keep-last", keep_last, "a whole number, 1 or more")
-    now = utc_now()
     with opened_compaction() as state:
         from arctic_orchestration.compaction.upkeep import Protection, planned_from
         from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots as expire
@@ -55,6 +55,7 @@ def expire_snapshots(
         loaded = state.table(table)
         with state.database.read() as tx:
             keep = planned_from(tx, table)
+            now = not_ahead(tx, utc_now())
         if not dry_run:
             _audit(state, "expire-snapshots", table, older_than=older_than, keep_last=keep_last)
         with working("reading manifests"):
@@ -101,7 +102,6 @@ def remove_orphans(
 ) -> None:
     """Remove files that no snapshot and no live task knows."""
     age = positive_duration("--older-than", older_than)
-    now = utc_now()
     with opened_compaction() as state:
         from arctic_orchestration.compaction.upkeep import Protection
         from arctic_orchestration.lake.upkeep.maintenance import remove_orphans as remove
@@ -111,6 +111,8 @@ def remove_orphans(
             expected = "1d or more, or --any-age without writers of the table"
             raise InvalidInput("--older-than", older_than, expected)
         loaded = state.table(table)
+        with state.database.read() as tx:
+            now = not_ahead(tx, utc_now())
         if not dry_run:
             _audit(state, "remove-orphans", table, older_than=older_than, any_age=any_age)
         with working("listing files"):
