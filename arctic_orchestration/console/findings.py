@@ -25,7 +25,7 @@ def good(check: str, found: str) -> Finding:
 
 
 def warning(check: str, found: str, advice: str = "") -> Finding:
-    """Returns something to look at, which is no failure."""
+    """Returns something that needs attention but is no failure."""
     return Finding(check=check, status=WARNING, found=found, advice=advice)
 
 

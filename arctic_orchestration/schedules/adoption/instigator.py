@@ -34,7 +34,7 @@ class Instigator(Protocol):
         ...
 
     def hold(self, now: datetime) -> None:
-        """Keeps one that is off from being evaluated if a person starts it, where that can be."""
+        """Keeps one that is off from being evaluated if a user starts it, where that can be."""
         ...
 
     def start(self, boundary: Boundary, status: Status, now: datetime) -> str | None:

@@ -93,7 +93,7 @@ def _end(place: Place, instigator: Instigator, adoption: Adoption) -> None:
 
 
 def _was_enabled(stored: StoredSchedule | None, adoption: Adoption) -> bool:
-    """Returns whether a person has enabled the schedule of one that was off when it was adopted."""
+    """Returns whether a user has enabled the schedule of one that was off when it was adopted."""
     return stored is None or not stored.suspended or stored.status_at > adoption.at
 
 

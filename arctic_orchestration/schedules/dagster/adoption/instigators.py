@@ -118,7 +118,7 @@ class _Stored:
         self.instance.add_instigator_state(InstigatorState(self.origin, kind, status, data))
 
     def hold(self, now: datetime) -> None:
-        """Keeps one that is off from being evaluated if a person starts it; not a schedule."""
+        """Keeps one that is off from being evaluated if a user starts it; not a schedule."""
 
     def unfence(self, now: datetime) -> None:
         """Removes the fence of an adoption that was lost; a schedule has none."""
@@ -293,7 +293,7 @@ class SensorInstigator(_Stored):
             last_tick_start_timestamp=None,
             last_tick_success_timestamp=now.timestamp(),
         )
-        # A person may have started it meanwhile; the fence kept it from being evaluated.
+        # A user may have started it meanwhile; the fence kept it from being evaluated.
         self.write(state, state.status if state and runs else _dagsters(status), began)
         return None
 
