@@ -218,7 +218,7 @@ class Metrics:
         self._counted_at[place] = now
         try:
             with database.read() as tx:
-                found = living_jobs(tx, cluster, now).get(location)
+                found = living_jobs(tx, cluster, now, location=location).get(location)
                 deferred = deferred_counts(tx, cluster, location)
             for waits_for, number in deferred.items():
                 self._deferred.labels(*place, waits_for).set(number)

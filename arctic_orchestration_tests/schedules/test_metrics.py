@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from sqlalchemy import event
 
 from arctic_orchestration import Schedule, on, only
 from arctic_orchestration.event_log.event import RunStatus
@@ -178,6 +179,21 @@ def test_jobs_are_counted_in_the_database_at_most_every_15_seconds(
     watched.tick(1)
     assert count(14) == [0, 0, 0, 0]
     assert count(15) == [1, 0, 1, 0]
+
+
+def test_jobs_of_other_locations_are_not_read(world: Worlds, database: Database) -> None:
+    """With hundreds of locations, each would count the jobs of all."""
+    watched = Watched(world([schedule("go")]))
+    asked: list[Any] = []
+
+    @event.listens_for(database.engine, "before_cursor_execute")
+    def note(_c: object, _k: object, statement: str, values: Any, *_: object) -> None:
+        if "arctic_jobs" in statement:
+            asked.append(list(values.values() if isinstance(values, dict) else values))
+
+    watched.metrics.count(database, **PLACE, now=at(0))
+    assert asked
+    assert all("here" in values for values in asked)
 
 
 def test_the_numbers_of_a_location_add_up(world: Worlds, database: Database) -> None:

@@ -51,12 +51,16 @@ NONE = Numbers(
 
 
 def living_jobs(
-    tx: sa.Connection, cluster: str, now: datetime
+    tx: sa.Connection, cluster: str, now: datetime, *, location: str | None = None
 ) -> dict[str, tuple[dict[JobState, int], timedelta]]:
     """Returns the jobs that have not ended, by state, and the oldest wait, by location name.
 
-    Reads one index row for each such job, whatever the size of the history.
+    Reads one index row for each such job, whatever the size of the history; with ``location``, for
+    each of this location alone.
     """
+    where = [locations.c.cluster == cluster]
+    if location is not None:
+        where.append(locations.c.name == location)
     query = (
         sa.select(
             locations.c.name,
@@ -69,7 +73,7 @@ def living_jobs(
             jobs,
             (jobs.c.location_id == locations.c.id) & jobs.c.ended_at.is_(None) & IS_FIRING,
         )
-        .where(locations.c.cluster == cluster)
+        .where(*where)
         .group_by(locations.c.name, jobs.c.state)
     )
     found: dict[str, tuple[dict[JobState, int], timedelta]] = {}
