@@ -14,6 +14,7 @@ from pydantic import Field
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import ArcticError, InvalidInput
+from arctic_orchestration.event_log.escaping import is_storable
 from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.simulator.lines import parse_moment
 from arctic_orchestration.schedules.store import ScheduleStore
@@ -142,6 +143,9 @@ def _refusing(
     @wraps(question)
     def answer(*args: _Parameters.args, **values: _Parameters.kwargs) -> dict[str, Any]:
         try:
+            for field, value in values.items():
+                if isinstance(value, str) and not is_storable(value):
+                    raise InvalidInput(field, value, "text in UTF-8 without the character 0")
             return question(*args, **values)
         except ArcticError as error:
             raise ToolError(str(error)) from error

@@ -98,6 +98,10 @@ def test_a_simulation_returns_its_decisions(ask: Ask, database: Database) -> Non
         ("explain_schedule", {"schedule": "nowhere"}, "nowhere"),
         ("explain_job", {"job": "' or 1=1"}, "has no job"),
         ("why_not", {"schedule": "half", "at": "soon"}, "at: got 'soon', expected"),
+        ("explain_job", {"job": "a\0"}, "job: got 'a\\x00', expected text in UTF-8"),
+        ("explain_schedule", {"schedule": "a\0"}, "schedule: got 'a\\x00', expected text"),
+        ("explain_schedule", {"schedule": "half", "partition": "\0"}, "partition: got"),
+        ("why_not", {"schedule": "\0", "at": "2026-01-01T00:00:30Z"}, "schedule: got"),
         ("simulate", {"schedules": "schedules: 3", "timeline": TIMELINE}, "schedules"),
         ("simulate", {"schedules": SCHEDULES, "timeline": "{"}, "timeline:1"),
         (
