@@ -76,6 +76,9 @@ def register_worker(
         labels=form.labels,
     )  # fmt: skip
     with service.database.begin() as tx:
+        with suppress(NotFound):
+            # The id may be that of another one, which would lose its queues.
+            check_queues(caller, workers.lock_worker(tx, worker).queues)
         order = workers.record_heartbeat(tx, about)
     return documents.Registration(
         worker=worker,

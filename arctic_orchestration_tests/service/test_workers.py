@@ -325,6 +325,8 @@ def test_a_scope_is_limited_to_queues(api: MakeApi, database: Database, tmp_path
     for way, body in bodies.items():
         assert night.post(f"/workers/e/{way}", json=body).status_code in (403, 422)
     assert night.delete("/workers/e").status_code == 403
+    assert night.put("/workers/e", json=form).status_code == 403
+    assert every.get("/workers/e").json()["queues"] == []
     assert [one["worker"] for one in night.get("/workers").json()["workers"]] == ["n"]
     assert len(reads.get("/workers").json()["workers"]) == 2
     for way, body in bodies.items():
