@@ -46,12 +46,16 @@ def act_on_jobs(
     with service.database.read() as tx:
         places = service.places(tx, caller, location)
         matched: list[tuple[Location, str]] = []
-        cursor = None
-        while filters.states:
-            page, cursor = page_of_jobs(tx, caller, places, filters, cursor, _PAGE)
-            matched += [(place, one.job.id) for place, one in page]
-            if cursor is None:
-                break
+        # One by one: a page of several locations is read from each of them.
+        for place in places if filters.states else ():
+            cursor = None
+            while True:
+                page, cursor = page_of_jobs(tx, caller, [place], filters, cursor, _PAGE)
+                matched += [(place, one.job.id) for _, one in page]
+                if cursor is None:
+                    break
+    # Newest first, as they are listed.
+    matched.sort(key=lambda one: one[1], reverse=True)
     progress = Progress(action, options, [id for _, id in matched])
     if options.dry_run:
         return progress.result()
