@@ -23,6 +23,7 @@ _SIZE = f"at most {_MOST_NODES:,} values, {_DEEPEST} levels deep, aliases resolv
 #: of text that aliases repeat; a file without aliases may have more
 _MOST_CHARACTERS = 20_000_000
 _DEPTH_PROBLEM = "nesting depth"
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -99,6 +100,9 @@ class _StrictLoader(_Loader):  # type: ignore[misc]
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
+            if node.tag in _NUMBERS and ":" in node.value:
+                # Of base 60 in version 1.1: a long one takes PyYAML minutes.
+                raise ValueError
             return super().construct_object(node, deep=deep)
         except (ValueError, KeyError, AttributeError):
             # PyYAML accepts them: !!int abc, !!bool maybe, a number of thousands of digits.

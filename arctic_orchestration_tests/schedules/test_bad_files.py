@@ -121,6 +121,8 @@ FILES: list[tuple[str, str, str, Any, str]] = [
            "could not determine a constructor for the tag "
            "'tag:yaml.org,2002:python/name:os.system'"),
     inside("priority: !!int abc", "!!", "not a value of !!int"),
+    inside("priority: !!int 1:30", "!!", "not a value of !!int"),
+    inside("timeout: !!float 1" + ":1" * 200, "!!", "not a value of !!float"),
     inside("enabled: !!bool maybe", "!!", "not a value of !!bool"),
     inside("description: !!timestamp x", "!!", "not a value of !!timestamp"),
     inside("priority: " + "9" * 5000, "999", "not a value of !!int"),
