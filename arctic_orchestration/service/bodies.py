@@ -15,6 +15,8 @@ from arctic_orchestration.specification import Specification
 from arctic_orchestration.yaml_file import load
 
 MOST_BYTES = 2_000_000
+#: of YAML as JSON, which may be twice as long without aliases
+_MOST_RESOLVED = 2 * MOST_BYTES
 #: how long a body may take to arrive
 LONGEST_SECONDS = 60.0
 _JSON = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECASE)
@@ -86,6 +88,7 @@ def parse(text: str, *, name: str = "body.json") -> object:
 
     Errors:
         RequestRefused: 400; malformed, a key twice, too deep, or text that no database can hold.
+            413; aliases make it larger than a body may be.
     """
     try:
         document = load(text, name=name)
@@ -94,8 +97,13 @@ def parse(text: str, *, name: str = "body.json") -> object:
         raise RequestRefused(400, str(error), problems=[error])
     except (TypeError, ValueError):
         raise RequestRefused(400, "The body has a number or key that JSON has not, such as NaN")
+    content = json.dumps(document, ensure_ascii=False)
+    if not name.endswith(".json") and len(content) > _MOST_RESOLVED:
+        raise RequestRefused(
+            413, f"The body has more than {_MOST_RESOLVED} characters, aliases resolved"
+        )
     # Lone halves of surrogate pairs and NUL come in as escapes.
-    if _UNSTORABLE.search(json.dumps(document, ensure_ascii=False)) or "\\u0000" in text:
+    if _UNSTORABLE.search(content) or "\\u0000" in text:
         raise RequestRefused(400, "The body has text with character 0 or half a surrogate pair")
     return document
 

@@ -96,6 +96,17 @@ def test_a_large_body_is_refused(client: TestClient) -> None:
     assert "2000000" in problem(answer, 413)["detail"]
 
 
+def test_aliases_do_not_make_a_body_larger(client: TestClient) -> None:
+    """Of some kilobytes, each schedule would have a thousand fields to be refused."""
+    fields = ", ".join(f"k{number}: 1" for number in range(1_000))
+    text = "schedules:\n- &a {" + fields + "}\n" + "- *a\n" * 500
+    answer = client.post("/schedule-files", content=text, headers={"Content-Type": "text/yaml"})
+    assert "aliases" in problem(answer, 413)["detail"]
+    few = text.replace("- *a\n" * 500, "- *a\n")
+    answer = client.post("/schedule-files", content=few, headers={"Content-Type": "text/yaml"})
+    assert problem(answer, 422)
+
+
 def test_a_body_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends a byte a minute holds nothing for long."""
     monkeypatch.setattr(bodies, "LONGEST_SECONDS", 0.0)
