@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from arctic_orchestration.event_log.escaping import escaped
 from arctic_orchestration.run_queue import aging
 from arctic_orchestration.run_queue.rules import (
     DEFAULT_QUEUE,
@@ -134,7 +135,7 @@ def program_of(run: RunFacts) -> str:
     what = run.job
     if run.assets and run.job.startswith("__"):
         # Dagster's own job for assets does not distinguish programs.
-        named = sorted(run.assets)
+        named = sorted(map(escaped, run.assets))
         what = ", ".join(named[:_NAMED_ASSETS])
         if len(named) > _NAMED_ASSETS:
             # Two sets of assets with the same beginning are two programs.

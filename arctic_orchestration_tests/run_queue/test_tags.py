@@ -321,6 +321,11 @@ def test_a_run_under_no_rule_is_given_no_tag() -> None:
             RunFacts(job="__ASSET_JOB", assets=("c", "b", "a", "d", "e")),
             "a, b, c and 2 more (dbbc47)",
         ),
+        # Of a file name that is not UTF-8: a pass over the queue must not end with it.
+        (
+            RunFacts(job="__ASSET_JOB", assets=("a", "b\udce9", "c", "d\udce9")),
+            "a, b\\udce9, c and 1 more (a27c42)",
+        ),
         (RunFacts(job="__ASSET_JOB", location="lake"), "lake: __ASSET_JOB"),
     ],
 )
