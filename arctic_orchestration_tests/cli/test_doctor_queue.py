@@ -185,6 +185,33 @@ def test_a_launcher_under_which_two_runs_of_a_job_may_begin_is_a_remark(
     assert found()["run launcher"] == (GOOD, "ArcticRunLauncher", "")
 
 
+@ON_SQLITE
+@pytest.mark.parametrize(
+    ("config", "reported"),
+    [
+        ("idel_timeout: 3m", 'Received unexpected config entry "idel_timeout" at the root.'),
+        (
+            "start_timeout: 2x",
+            "run_launcher.config.start_timeout: got '2x', expected a duration such as 90s, 5m, 4h, "
+            "1d or 1h30m",
+        ),
+    ],
+)
+def test_options_that_the_launcher_refuses_are_named(
+    instance: dg.DagsterInstance, config: str, reported: str
+) -> None:
+    """Also one that Dagster itself refuses, with nothing around it but where to mend it."""
+    with (Path(instance.root_directory) / "dagster.yaml").open("a") as configuration:
+        configuration.write(
+            "run_launcher:\n"
+            "  module: arctic_orchestration.run_launcher\n"
+            "  class: ArcticRunLauncher\n"
+            f"  config: {{{config}}}\n"
+        )
+    advice = "fix run_launcher in dagster.yaml as reported"
+    assert found()["run launcher"] == (BAD, reported, advice)
+
+
 def rules() -> list[str]:
     """What is found of rules, each without its reason."""
     return [one.found.partition(":")[0] for one in examine() if one.check == "rules"]

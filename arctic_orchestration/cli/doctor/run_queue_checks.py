@@ -65,8 +65,13 @@ def run_coordinator(instance: "DagsterInstance") -> list[Finding]:
 
 
 def run_launcher(instance: "DagsterInstance") -> list[Finding]:
-    """Checks whether runs of schedules claim their job when they begin; never a failure."""
-    launcher, check = type(instance.run_launcher), "run launcher"
+    """Checks whether runs of schedules claim their job when they begin; fails if it is refused."""
+    check = "run launcher"
+    try:
+        launcher = type(instance.run_launcher)
+    except Exception as error:
+        text = str(error) if isinstance(error, ArcticError) else dagster_message(error)
+        return [bad(check, text, "fix run_launcher in dagster.yaml as reported")]
     if any(base.__name__ == "ArcticRunLauncher" for base in launcher.__mro__):
         return [good(check, launcher.__name__)]
     if Use.SCHEDULES not in uses():
