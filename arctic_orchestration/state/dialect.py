@@ -215,9 +215,12 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             return
-        except sqlite3.OperationalError:
-            # SQLite does not wait here when two connections switch a new file at once.
-            if time.monotonic() > give_up_at:
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait here when two connections switch a new file at once. Any other
+            # error, as of a full disk, would only be reported a minute later.
+            # The lowest byte is the error, without its cause.
+            locked = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL)
+            if not locked or time.monotonic() > give_up_at:
                 raise
             time.sleep(0.01)
 

@@ -1,7 +1,9 @@
 """What means the same on both databases: times, membership tests, and writers at once."""
 
 import multiprocessing
+import resource
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -313,3 +315,20 @@ def test_sqlite_keeps_what_was_committed(tmp_path: Any) -> None:
                 1,
             ]
     database.close()
+
+
+def test_sqlite_reports_at_once_what_is_no_lock(tmp_path: Any) -> None:
+    """As on a full disk, where it cannot make the files beside the database."""
+    url = f"sqlite:///{tmp_path / 'arctic.db'}"
+    made = Database(url)
+    made.upgrade()
+    made.close()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    began = time.monotonic()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(DatabaseUnavailable, match="disk I/O error"), Database(url).read():
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert time.monotonic() - began < dialect.BUSY_SECONDS / 2
