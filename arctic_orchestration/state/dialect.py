@@ -208,6 +208,9 @@ def file_of(url: sa.URL) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+
+
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
     """Lets readers and the writer work concurrently; the mode stays with the file."""
     give_up_at = time.monotonic() + BUSY_SECONDS
@@ -217,10 +220,8 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             return
         except sqlite3.OperationalError as error:
             # SQLite does not wait here when two connections switch a new file at once. Any other
-            # error, as of a full disk, would only be reported a minute later.
-            # The lowest byte is the error, without its cause.
-            locked = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL)
-            if not locked or time.monotonic() > give_up_at:
+            # error, as of a full disk, is reported at once. The lowest byte has no cause.
+            if error.sqlite_errorcode & 0xFF not in _LOCKED or time.monotonic() > give_up_at:
                 raise
             time.sleep(0.01)
 
