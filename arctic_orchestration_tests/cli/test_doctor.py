@@ -313,6 +313,15 @@ def test_without_dagster_home_the_rest_is_still_checked(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_setting_that_is_refused_is_reported_once(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not again by each check that reads the settings."""
+    monkeypatch.setenv("ARCTIC_TIMEZONE", "Europe/Berlinn")
+    refused = [f for f in examine() if "Berlinn" in f.found]
+    assert [(f.status, f.check) for f in refused] == [(BAD, "settings")]
+
+
 def test_a_file_of_channels_is_read(
     instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,14 @@ def _shown() -> list[Finding]:
 
 def examine() -> list[Finding]:
     """Runs all checks; a check that fails with an error is a finding, too."""
-    findings = [*_guarded("versions", version_checks.versions), *_guarded("java", _java)]
+    findings = _guarded("versions", version_checks.versions)
+    try:
+        Settings.from_environment()
+    except ArcticError as error:
+        # Every check that reads them would report the same.
+        refused = bad("settings", str(error), "correct it: most of the rest is checked after that")
+        return [*findings, *_guarded("environment", machine_checks.environment), refused]
+    findings += _guarded("java", _java)
     findings += _guarded("state database", _state_database)
     findings += _guarded("permissions", state_checks.permissions)
     findings += _guarded("locations", state_checks.locations)
