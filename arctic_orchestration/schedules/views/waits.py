@@ -82,9 +82,11 @@ def silent_dispatchers(tx: sa.Connection, scope: WaitScope, location: str | None
     ]
 
 
-def _in_cluster(column: sa.Column[Any]) -> sa.ColumnElement[bool]:
-    """Returns that a row is of a cluster's locations."""
+def _in_cluster(column: sa.Column[Any], name: str | None = None) -> sa.ColumnElement[bool]:
+    """Returns that a row is of a cluster's locations, or of the one with a name."""
     ids = sa.select(locations.c.id).where(locations.c.cluster == CLUSTER)
+    if name is not None:
+        ids = ids.where(locations.c.name == name)
     # The cast keeps SQLite from the index of all jobs of a location, ended ones included; Postgres
     # drops it, since it is the column's own type.
     return sa.cast(column, sa.BigInteger).in_(ids)
