@@ -1,6 +1,5 @@
 """A launch request belongs to one tick of Dagster's sensor at a time."""
 
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -137,12 +136,16 @@ def test_a_second_attempt_waits_for_the_tick_of_the_first(world: MakeWorld) -> N
 
 @dataclass
 class SlowHooks:
-    """Each call takes the time that a tick has for hooks."""
+    """A clock, and hooks of which each call takes the time that a tick has for them."""
 
     names: Sequence[str] = ("s",)
+    now: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
 
     def ask(self, question: Question) -> Answer:
-        time.sleep(0.02)
+        self.now += engine._HOOK_SECONDS
         return Answer(tags={"asked": question.job_id})
 
 
@@ -150,11 +153,11 @@ def test_jobs_that_wait_for_a_slow_hook_take_no_places_of_others(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More of them than a tick hands out, of which it asks about one; the other runs at once."""
-    monkeypatch.setattr(engine, "_HOOK_SECONDS", 0.01)
     monkeypatch.setattr(launch_requests, "REQUESTED_AT_ONCE", 2)
     other = schedule("other", target="b", trigger=on.partitions("raw/b"))
     here = world([schedule(coalesce=False), other])
-    here.engine.hooks = SlowHooks()
+    here.engine.hooks = hooks = SlowHooks()
+    monkeypatch.setattr(engine, "time", hooks)
     for number in range(5):
         here.feed.arrive("raw/a", str(number))
     assert here.tick(1) == ["run-1"]
@@ -178,22 +181,33 @@ class Unanswered(AnyTargets):
         return super().problem(target, start, end)
 
 
-def test_jobs_whose_target_cannot_be_looked_up_take_no_places_of_others(
-    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """More of them than a tick hands out were admitted before; they go on once it can."""
+@pytest.fixture
+def six_admitted(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> tuple[World, Unanswered]:
+    """A tick requests two of them, and ``raw/b`` sets off another schedule."""
     monkeypatch.setattr(launch_requests, "REQUESTED_AT_ONCE", 2)
     other = schedule("other", target="b", trigger=on.partitions("raw/b"))
     here = world([schedule(coalesce=False), other])
     here.engine.targets = targets = Unanswered()
     for number in range(6):
         here.feed.arrive("raw/a", str(number))
+    return here, targets
+
+
+def requested(here: World) -> list[str | None]:
+    return [request.target.job for request in here.dagster.requests]
+
+
+def test_jobs_whose_target_cannot_be_looked_up_take_no_places_of_others(
+    six_admitted: tuple[World, Unanswered],
+) -> None:
+    """More of them than a tick hands out were admitted before; they go on once it can."""
+    here, targets = six_admitted
     assert len(here.tick(1)) == 2
     targets.named = ["rollup"]
     here.feed.arrive("raw/b", "1")
     for second in (2, 3, 4):
         here.tick(second)
-    assert [request.target.job for request in here.dagster.requests] == ["rollup"] * 2 + ["b"]
+    assert requested(here) == ["rollup"] * 2 + ["b"]
     targets.named = []
     here.tick(5)
     here.tick(6)
@@ -201,15 +215,10 @@ def test_jobs_whose_target_cannot_be_looked_up_take_no_places_of_others(
 
 
 def test_of_jobs_whose_target_could_not_be_looked_up_each_has_its_turn(
-    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+    six_admitted: tuple[World, Unanswered],
 ) -> None:
     """More than a tick hands out still cannot; one behind them can again."""
-    monkeypatch.setattr(launch_requests, "REQUESTED_AT_ONCE", 2)
-    later = schedule("other", target="b", trigger=on.partitions("raw/b"))
-    here = world([schedule(coalesce=False), later])
-    here.engine.targets = targets = Unanswered()
-    for number in range(6):
-        here.feed.arrive("raw/a", str(number))
+    here, targets = six_admitted
     here.feed.arrive("raw/b", "1")
     assert len(here.tick(1)) == 2
     targets.named = ["rollup", "b"]
@@ -218,4 +227,4 @@ def test_of_jobs_whose_target_could_not_be_looked_up_each_has_its_turn(
     targets.named = ["rollup"]
     for second in (6, 7, 8):
         here.tick(second)
-    assert [request.target.job for request in here.dagster.requests] == ["rollup"] * 2 + ["b"]
+    assert requested(here) == ["rollup"] * 2 + ["b"]
