@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -133,7 +133,12 @@ class Tagged(Specification):
         return {self.kind: body["of"] if set(body) == {"of"} else body}
 
 
-def untag(form: object, kinds: Sequence[str], what: str) -> object:
+def kinds_of(union: Any) -> dict[str, type[Tagged]]:
+    """Returns the classes of a union of tagged ones by their kinds, in the union's order."""
+    return {of.model_fields["kind"].default: of for of in union.__args__}
+
+
+def untag(form: object, kinds: Mapping[str, type[Tagged]], what: str) -> object:
     """Converts ``{kind: {fields}}`` to the flat form by which pydantic finds the class.
 
     A list becomes the field ``of`` of kinds with this suffix, ``any_of`` and ``all_of``, and of
@@ -154,7 +159,8 @@ def untag(form: object, kinds: Sequence[str], what: str) -> object:
     if isinstance(fields, (list, tuple)) and (kind.endswith("_of") or kind == "then"):
         fields = {"of": fields}
     if not isinstance(fields, dict) or "kind" in fields:
-        raise ValueError(f"a mapping of the fields of {kind}")
+        names = ", ".join(name for name in kinds[kind].model_fields if name != "kind")
+        raise ValueError(f"a mapping of the fields of {kind}: {names}")
     return {**fields, "kind": kind}
 
 

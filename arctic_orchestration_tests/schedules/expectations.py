@@ -6,6 +6,10 @@ from arctic_orchestration.schedules import constraints, triggers
 
 TRIGGERS = f"one of {', '.join(triggers.KINDS)}"
 CONSTRAINTS = f"one of {', '.join(constraints.KINDS)}"
+PARTITIONS = (
+    "a mapping of the fields of partitions: asset, count, where, complete, distinct, per, mapping, "
+    "checks, changed, late, metadata, backfill"
+)
 REQUIRED = "a value: the field is required"
 UNKNOWN = "no such field"
 NOT_EMPTY = "text that is not empty"

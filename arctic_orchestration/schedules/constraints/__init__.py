@@ -17,7 +17,7 @@ from arctic_orchestration.schedules.constraints.load import Load
 from arctic_orchestration.schedules.constraints.minimum_interval import MinimumInterval
 from arctic_orchestration.schedules.constraints.rate import Rate
 from arctic_orchestration.schedules.constraints.window import Window
-from arctic_orchestration.specification import untag
+from arctic_orchestration.specification import kinds_of, untag
 
 ConstraintUnion = (
     Concurrency  # without a comment the formatter would join the lines
@@ -31,9 +31,7 @@ ConstraintUnion = (
     | Idle
 )
 
-KINDS: tuple[str, ...] = tuple(
-    constraint.model_fields["kind"].default for constraint in ConstraintUnion.__args__
-)
+KINDS = kinds_of(ConstraintUnion)
 
 AnyConstraint = Annotated[
     ConstraintUnion,

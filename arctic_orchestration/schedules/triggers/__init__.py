@@ -20,7 +20,7 @@ from arctic_orchestration.schedules.triggers.quiet import Quiet
 from arctic_orchestration.schedules.triggers.requests import Requests
 from arctic_orchestration.schedules.triggers.run import Run
 from arctic_orchestration.schedules.triggers.then import Then
-from arctic_orchestration.specification import untag
+from arctic_orchestration.specification import kinds_of, untag
 
 TriggerUnion = (
     Cron  # without a comment the formatter would join the lines
@@ -38,9 +38,7 @@ TriggerUnion = (
     | Then
 )
 
-KINDS: tuple[str, ...] = tuple(
-    trigger.model_fields["kind"].default for trigger in TriggerUnion.__args__
-)
+KINDS = kinds_of(TriggerUnion)
 
 AnyTrigger = Annotated[
     TriggerUnion,

@@ -19,10 +19,10 @@ from arctic_orchestration.schedules.triggers.base import (
 from arctic_orchestration.schedules.triggers.data import Data
 from arctic_orchestration.schedules.triggers.partitions import Partitions
 from arctic_orchestration.schedules.triggers.run import Run
-from arctic_orchestration.specification import untag
+from arctic_orchestration.specification import kinds_of, untag
 
 _LAST_LAUNCH = "last_launch"
-_EVENTS = ("partitions", "data", "run")
+_EVENTS = kinds_of(Partitions | Data | Run)
 
 
 def _since(value: object) -> object:
