@@ -251,6 +251,18 @@ def test_a_table_with_its_files_inside_the_location_keeps_them(
     assert ids(catalog.load_table("lake.elsewhere")) == [5]
 
 
+def test_a_path_that_no_file_system_has_stops_nothing(
+    catalog: Catalog, table: Table, tmp_path: Path
+) -> None:
+    """Of another table: anybody may set its properties."""
+    elsewhere = str(tmp_path / "elsewhere")
+    properties = {"write.data.path": "/a\0b"}
+    catalog.create_table("lake.odd", SCHEMA, location=elsewhere, properties=properties)
+    planted = plant(table, "data/lost.parquet")
+    age_everything(table)
+    assert removed(remove_orphans(table, older_than=LIMIT)) == {planted}
+
+
 def test_another_table_that_cannot_be_read_stops_it(
     catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

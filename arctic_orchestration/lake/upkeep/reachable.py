@@ -112,4 +112,8 @@ def metadata_files(metadata: TableMetadata) -> Iterator[str]:
 
 @lru_cache(maxsize=16384)
 def _real(directory: str) -> str:
-    return os.path.realpath(directory)
+    try:
+        return os.path.realpath(directory)
+    except ValueError:
+        # No file system has such a path, which anybody may set as a table's property.
+        return directory
