@@ -50,6 +50,11 @@ class Narrowing:
             # The faulty event was found: later ones are probably good.
             self.limit = min(self.limit * 2, self.most)
 
+    def cap(self, most: int) -> None:
+        """Reads at most so many events from now on: more are too many for one transaction."""
+        self.most = self.limit = most
+        self._attempt = None
+
     def narrow(self, error: Exception) -> bool:
         """Makes the next attempt smaller; returns false if no event is at fault for the error."""
         events, self._attempt = self._attempt, None

@@ -54,13 +54,15 @@ def defer(
         tx.execute(new.on_conflict_do_update(index_elements=keys, set_=again), rows)
 
 
-def take_deferred(tx: sa.Connection, location: Location, store: ScheduleStore) -> list[Match]:
+def take_deferred(
+    tx: sa.Connection, location: Location, store: ScheduleStore, *, limit: int | None
+) -> list[Match]:
     """Removes and returns the arrivals that waited for the code location."""
     # Queried at each tick, and nearly always empty.
     if not tx.execute(_WAITS_FOR_CODE, {"of_location": location.id}).scalar():
         return []
     query = _kept(location).where(deferred_arrivals.c.waits_for == "code")
-    return _take(tx, store, query.limit(_TAKEN_AT_ONCE))
+    return _take(tx, store, query.limit(min(limit or _TAKEN_AT_ONCE, _TAKEN_AT_ONCE)))
 
 
 def take_checked(

@@ -67,6 +67,7 @@ from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.source_intake import SourceIntake
 from arctic_orchestration.schedules.sources import NoSources, Sources
 from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.subscriber import TooManyRows
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.schedules.tick_result import TickResult
 from arctic_orchestration.state import dialect
@@ -157,6 +158,10 @@ class Engine:
                     )
                 except DatabaseUnavailable:
                     raise
+                except TooManyRows as error:
+                    self.store.forget()
+                    narrowing.cap(error.fits)
+                    continue
                 except Exception as error:
                     self.store.forget()
                     if not (self.sets_aside and narrowing.narrow(error)):

@@ -22,7 +22,7 @@ from arctic_orchestration.schedules.jobs import JobMove
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.runs import RunTracker
 from arctic_orchestration.schedules.store import ScheduleStore
-from arctic_orchestration.schedules.subscriber import Subscriber
+from arctic_orchestration.schedules.subscriber import Subscriber, TooManyRows
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.state import unreadable_events
 from arctic_orchestration.state.database import Database
@@ -78,6 +78,7 @@ def read(
     last: bool = False,
     ticks: bool = True,
     targets: Targets | None = None,
+    splits: bool = True,
 ) -> Reading:
     """Reads some events of a locked location that has a position, and stores the results.
 
@@ -93,6 +94,10 @@ def read(
         ticks: whether due ticks of time are given to jobs, too.
         targets: the code location; None: arrivals to be mapped to partitions of a target wait
             for the next tick that has it.
+        splits: whether fewer events may be read in another transaction.
+
+    Errors:
+        TooManyRows: fewer events must be read at once.
     """
     before = Position.from_json(location.position or "")
     try:
@@ -104,7 +109,8 @@ def read(
     queue = JobQueue(tx, now)
     tracker = RunTracker(queue, location, lookup)
     tracker.note(events)
-    subscriber = Subscriber(tx, location, store, queue, feed, before, targets)
+    subscriber = Subscriber(tx, location, store, queue, feed, before, targets,
+                            at_once=narrowing.limit if splits else None)  # fmt: skip
     counts = Counter(subscriber.take(events, more=batch.more or not ticks, last=last and ticks))
     counts.update(events=len(events), unreadable=len(aside))
     queue.flush()
@@ -177,7 +183,10 @@ def catch_up(
     narrowing = Narrowing(most=EVENTS_AT_ONCE)
     more = True
     while more:
-        done = read(tx, location, feed, lookup, store, now, narrowing, ticks=ticks, targets=targets)
+        done = read(
+            tx, location, feed, lookup, store, now, narrowing,
+            ticks=ticks, targets=targets, splits=False,
+        )  # fmt: skip
         location, more = done.location, done.more
         moves += done.moves
         unwanted += done.unwanted
@@ -219,6 +228,9 @@ def read_on(
             unwanted += done.unwanted
         except DatabaseUnavailable:
             raise
+        except TooManyRows as error:
+            store.forget()
+            narrowing.cap(error.fits)
         except Exception as error:
             store.forget()
             if not narrowing.narrow(error):

@@ -187,6 +187,11 @@ class JobQueue:
         """Adds an event, by its number, to a leaf of the job's trigger."""
         self._events.append((job.id, leaf, number, job.location_id, partition))
 
+    @property
+    def attached(self) -> int:
+        """The number of rows that the next flush adds for events of jobs."""
+        return len(self._events)
+
     def note_fired(self, job: Job, at: datetime, number: int) -> None:
         """Records that a job's scope fired, with the number of the last common event counted."""
         if job.scope is not None:

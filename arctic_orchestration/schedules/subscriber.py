@@ -41,6 +41,17 @@ from arctic_orchestration.state.tables import schedule_keys
 _KEPT = "it keeps what concerns every partition of the target, for those that begin later"
 #: the smallest difference between two moments
 _INSTANT = timedelta(microseconds=1)
+#: What a transaction may add to jobs, so that a tick ends before Dagster's timeout: each new target
+#: partition takes over the common events, and each common event joins all partitions that wait.
+ROWS_AT_ONCE = 50_000
+
+
+class TooManyRows(Exception):
+    """The events would write too many rows in one transaction; ``fits`` of them may not."""
+
+    def __init__(self, fits: int) -> None:
+        super().__init__(f"too many rows for one transaction; read {fits} events")
+        self.fits = fits
 
 
 class Subscriber:
@@ -55,6 +66,8 @@ class Subscriber:
         arrivals: ArrivalLookup,
         before: Position,
         targets: Targets | None = None,
+        *,
+        at_once: int | None = None,
     ) -> None:
         """Starts from the state in the location's row.
 
@@ -67,7 +80,10 @@ class Subscriber:
             before: the position before these events.
             targets: the code location; None: arrivals to be mapped to partitions of a target wait
                 for the next tick that has it.
+            at_once: the number of events that were read at most; None: they may write any number
+                of rows.
         """
+        self._at_once = at_once
         self._tx = tx
         self._location = location
         self._store = store
@@ -99,11 +115,16 @@ class Subscriber:
             more: events from before now are still unread: time is then evaluated as of the last
                 event given, and ticks wait until all were read.
             last: this is the last reading of a tick: ticks no longer wait.
+
+        Errors:
+            TooManyRows: fewer events must be read at once.
         """
         until = not_in_future(found[-1].at, self._now) if more and found else self._now
         if self._placing.is_loaded:
             # A command, which has no code, read these events earlier.
-            self._give_all(take_deferred(self._tx, self._location, self._store), until)
+            self._give_all(take_deferred(
+                self._tx, self._location, self._store, limit=self._at_once
+            ), until)  # fmt: skip
         matches = self._match(found)
         checked = [event.subject for event in found if event.kind is EventKind.CHECK]
         if checked:
@@ -149,8 +170,14 @@ class Subscriber:
         )
         self._deferred += len(deferred)
         self._waiting.load(placed)
+        given = 0
         for match, following in itertools.zip_longest(placed, placed[1:]):
             self._give_one(match, following, numbers[id(match.event)])
+            if following is None or following.event is match.event:
+                continue
+            given += 1
+            if (at_once := self._at_once or 1) > 1 and self._queue.attached > ROWS_AT_ONCE:
+                raise TooManyRows(min(given, at_once // 2))
         concerned = {(match.stored.id, match.scope): match.stored for match in placed}
         for (_, scope), stored in concerned.items():
             self._evaluate_all(stored, scope, until)
