@@ -255,6 +255,9 @@ class Checker:
         target = stored.schedule.target
         if job.scope is not None:
             return self._joined(job, stored)
+        if job.partition_start is not None and job.waiting_for is None:
+            # A range that was split from another job before, and takes no more events.
+            return job
         partitions = partitions_of(self._queue, job)
         if not partitions:
             return job

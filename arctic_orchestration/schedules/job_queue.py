@@ -48,6 +48,8 @@ class JobQueue:
         self._changed: dict[str, set[str]] = defaultdict(set)
         self._history: list[dict[str, Any]] = []
         self._events: list[tuple[str, int, int, int, str]] = []
+        #: the partitions of the events of new jobs, in their order
+        self._partitions: dict[str, dict[str, None]] = defaultdict(dict)
         self._notices: list[tuple[JobMove, Notice]] = []
         #: target partitions that fired: the job, the time and the last common event
         self._fired: dict[tuple[str, str], tuple[str, datetime, int]] = {}
@@ -186,6 +188,12 @@ class JobQueue:
     def attach(self, job: Job, leaf: int, number: int, partition: str) -> None:
         """Adds an event, by its number, to a leaf of the job's trigger."""
         self._events.append((job.id, leaf, number, job.location_id, partition))
+        if partition and job.id in self._new:
+            self._partitions[job.id][partition] = None
+
+    def partitions_of_new(self, job: Job) -> list[str] | None:
+        """Returns the partitions of a job's events; None: it is not new, or was written."""
+        return list(self._partitions[job.id]) if self.is_new(job) else None
 
     @property
     def attached(self) -> int:
@@ -218,6 +226,7 @@ class JobQueue:
             fired_partitions.note_fired(self.tx, self._fired)
         self._new, self._released, self._ended, self._fired = {}, set(), {}, {}
         self._changed.clear()
+        self._partitions.clear()
         self._events, self._history, self._notices = [], [], []
 
     def _update(self) -> None:

@@ -33,6 +33,12 @@ def by_partition(queue: JobQueue, job: Job, *, coalesce: bool) -> None:
 
     With ``coalesce`` a partition joins an existing job that waits for it.
     """
+    partitions = queue.partitions_of_new(job) if not coalesce else None
+    if partitions is not None and len(partitions) <= 1:
+        # One of the many jobs of a backlog, each of which has the events of one firing.
+        key = partitions[0] if partitions else None
+        queue.change(job, waiting_for=None, partition_start=key, partition_end=key)
+        return
     partitions = partitions_of(queue, job)
     slots = {_slot(partition): partition for partition in partitions or [""]}
     waiting = {}
