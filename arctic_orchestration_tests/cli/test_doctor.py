@@ -241,7 +241,7 @@ def test_a_schema_that_is_missing_is_found(
 def test_a_state_database_that_does_not_answer_is_found(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other checks go on; the password is not shown."""
+    """The other checks go on, and the refusal is shown once; the password is not."""
     monkeypatch.setenv("ARCTIC_DATABASE_URL", "postgresql://u:secret@127.0.0.1:1/db")
     findings = found()
     status, what, _ = findings["state database"]
@@ -249,6 +249,10 @@ def test_a_state_database_that_does_not_answer_is_found(
     assert "did not answer" in what
     assert "secret" not in what
     assert "daemon" in findings
+    assert [check for check, (_, text, _) in findings.items() if "did not answer" in text] == [
+        "state database"
+    ]
+    assert findings["tasks"] == (BAD, "not checked: state database failed", "see there")
     monkeypatch.delenv("DAGSTER_HOME")
     findings = found()
     assert (findings["state database"][0], findings["dagster instance"][0]) == (BAD, BAD)

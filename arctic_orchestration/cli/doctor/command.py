@@ -67,6 +67,16 @@ def _shown() -> list[Finding]:
 
 def examine() -> list[Finding]:
     """Runs all checks; a check that fails with an error is a finding, too."""
+    first: dict[str, str] = {}
+    return [
+        finding
+        if finding.status != BAD or first.setdefault(finding.found, finding.check) == finding.check
+        else bad(finding.check, f"not checked: {first[finding.found]} failed", "see there")
+        for finding in _findings()
+    ]
+
+
+def _findings() -> list[Finding]:
     findings = _guarded("versions", version_checks.versions)
     try:
         Settings.from_environment()
