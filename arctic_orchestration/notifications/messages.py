@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from arctic_orchestration.notifications.outbox import Notice, StoredNotice
 
@@ -107,7 +107,8 @@ class AppriseSender:
         log = logging.getLogger("apprise")
         log.addHandler(remarks)
         try:
-            taken = self._service.notify(
+            taken = _notify(
+                self._service,
                 body=message.body(place),
                 title=message.title(),
                 notify_type=self._failure if message.is_failure else self._warning,
@@ -116,6 +117,22 @@ class AppriseSender:
             log.removeHandler(remarks)
         if not taken:
             raise SendFailed("; ".join(remarks.texts) or "apprise could not send it")
+
+
+def _notify(service: Any, *, body: str, title: str, **kind: Any) -> bool:
+    """Sends a plain text in the format of the service, which converts nothing itself."""
+    from apprise import NotifyFormat, conversion
+
+    text = NotifyFormat.TEXT
+    convert: Any = conversion.convert_between
+    # Earlier versions of apprise have one format for each service.
+    resolve = getattr(service, "resolve_format", None)
+    chosen = resolve(text) if resolve is not None else service.notify_format
+    if service.title_maxlen <= 0:
+        # The service puts it into the body.
+        title = convert(text, chosen, content=title)
+    body = convert(text, chosen, content=body)
+    return bool(service.notify(body=body, title=title, body_format=chosen, **kind))
 
 
 class _Remarks(logging.Handler):

@@ -1,5 +1,6 @@
 """Over real HTTP, and in the background."""
 
+import html
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -11,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from arctic_orchestration.notifications.messages import Message
+from arctic_orchestration.notifications.messages import AppriseSender, Message
 from arctic_orchestration.notifications.notifier import Notifier
-from arctic_orchestration.notifications.outbox import Notice
+from arctic_orchestration.notifications.outbox import Notice, StoredNotice
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.schedules.notifications.post import Postbox, news
@@ -85,6 +86,22 @@ def test_apprise_delivers_over_http(
     assert path_posted == "/hook"
     assert (body["title"], body["type"]) == ("s1: launch failed", "failure")
     assert body["message"].startswith("partition 'x' is unknown\n")
+
+
+def _failed(reason: str) -> Message:
+    notice = StoredNotice(
+        id=1, at=at(0), event=Notice.RUN_FAILED, schedule="s1", reason=reason, job_id=None,
+        tags={}, attempts=0, sent_to={},
+    )  # fmt: skip
+    return Message(notice=notice)
+
+
+def test_a_service_that_sends_html_shows_the_whole_text(mailbox: _Mailbox) -> None:
+    """As mail does: unescaped, a class or a placeholder would vanish, and lines would join."""
+    sender = AppriseSender(f"json://{mailbox.address}/hook?format=html")
+    sender.send(_failed("got <class 'int'>"), "default/here")
+    shown = html.unescape(mailbox.posted[0][1]["message"]).replace("\xa0", " ")
+    assert shown.startswith("got <class 'int'><br/><br/>at ")
 
 
 def test_the_background_thread_sends_once_it_is_woken(
