@@ -96,7 +96,11 @@ class AppriseSender:
     def __init__(self, address: str) -> None:
         import apprise
 
-        self._service = apprise.Apprise.instantiate(address)
+        # Followed, most redirects turn the message into a GET without content, which is accepted.
+        # The parameter redirect=yes of a URL follows them.
+        asset = apprise.AppriseAsset()
+        asset.http_redirects = False
+        self._service = apprise.Apprise.instantiate(address, asset=asset)
         self._failure = apprise.NotifyType.FAILURE
         self._warning = apprise.NotifyType.WARNING
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from arctic_orchestration.notifications.messages import AppriseSender, Message
+from arctic_orchestration.notifications.messages import AppriseSender, Message, SendFailed
 from arctic_orchestration.notifications.notifier import Notifier
 from arctic_orchestration.notifications.outbox import Notice, StoredNotice
 from arctic_orchestration.state.database import Database
@@ -43,6 +43,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.posted.append((self.path, json.loads(body)))
         self.send_response(self.server.status)
+        self.send_header("Location", "/moved")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.send_response(200)
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None: ...
@@ -102,6 +107,14 @@ def test_a_service_that_sends_html_shows_the_whole_text(mailbox: _Mailbox) -> No
     sender.send(_failed("got <class 'int'>"), "default/here")
     shown = html.unescape(mailbox.posted[0][1]["message"]).replace("\xa0", " ")
     assert shown.startswith("got <class 'int'><br/><br/>at ")
+
+
+def test_a_redirect_is_no_success(mailbox: _Mailbox) -> None:
+    """Followed, it would be a GET without the message, which a server may answer with 200."""
+    mailbox.status = 301
+    sender = AppriseSender(f"json://{mailbox.address}/hook")
+    with pytest.raises(SendFailed, match="error=301"):
+        sender.send(_failed("lost"), "default/here")
 
 
 def test_the_background_thread_sends_once_it_is_woken(
