@@ -230,8 +230,7 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         host = _host_of(run)
         if host is None:
             # A run that is being launched may already have a process.
-            status = messages.call_all({"do": "status"}, _CANCEL_SECONDS)
-            if not any(run_id in answer["runs"] for answer in status):
+            if not messages.executes(run_id, _CANCEL_SECONDS):
                 return self._terminate_wrapped(run)
             self._report_canceling(run)
             return any(answer["ok"] for answer in messages.call_all(request, _CANCEL_SECONDS))

@@ -28,7 +28,8 @@ def folder() -> Path:
     It is not in ``DAGSTER_HOME``: the path of a Unix socket has at most 107 characters.
 
     Errors:
-        ConfigurationError: it belongs to another user, others may enter it, or its path is long.
+        ConfigurationError: it belongs to another user, others may enter it, its path is long, or
+            it cannot be created.
     """
     path = Path(
         os.environ.get("ARCTIC_RUN_HOSTS") or f"{tempfile.gettempdir()}/arctic-{os.getuid()}"
@@ -38,8 +39,14 @@ def folder() -> Path:
             f"{path}: expected a path of at most {_LONGEST_FOLDER} bytes, for the sockets of run "
             "hosts; set ARCTIC_RUN_HOSTS to a shorter one"
         )
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = path.lstat()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.lstat()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path}: expected a folder for the sockets of run hosts: {error.strerror}; set "
+            "ARCTIC_RUN_HOSTS to one that can be created"
+        ) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise ConfigurationError(
             f"{path}: expected a folder of this user with mode 0700, for the sockets of run hosts"
@@ -88,6 +95,17 @@ def call_all(request: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]
     for path in sorted(folder().glob("*.sock")):
         with suppress(OSError):
             yield call(path, request, timeout)
+
+
+def executes(run_id: str, timeout: float) -> bool:
+    """Returns whether a live host of this user executes a run."""
+    try:
+        answers = list(call_all({"do": "status"}, timeout))
+    except ConfigurationError:
+        # Without a folder for sockets, there are no hosts.
+        return False
+    # A host that is just ending answers without its runs: it has none.
+    return any(run_id in answer.get("runs", ()) for answer in answers)
 
 
 def send(connection: socket.socket, message: dict[str, Any]) -> None:

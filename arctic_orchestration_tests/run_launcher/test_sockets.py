@@ -1,0 +1,61 @@
+"""Neither the folder of the sockets nor a socket in it stops runs."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from arctic_orchestration.run_launcher import messages
+from arctic_orchestration_tests.patience import until
+from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, Make
+
+
+@pytest.fixture
+def place(make: Make) -> HostedPlace:
+    return make()
+
+
+def _a_file(path: Path) -> Path:
+    path.touch()
+    return path
+
+
+def _open_to_others(path: Path) -> Path:
+    path.mkdir()
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A path that is short enough for sockets."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "hosts"
+
+
+@pytest.mark.parametrize("made", [_a_file, _open_to_others], ids=lambda made: made.__name__)
+def test_runs_begin_and_end_where_no_folder_can_be_used(
+    place: HostedPlace, short: Path, monkeypatch: pytest.MonkeyPatch, made: Callable[[Path], Path]
+) -> None:
+    """The wrapped launcher launches and terminates them, and the reason is in the run's log."""
+    monkeypatch.setenv("ARCTIC_RUN_HOSTS", str(made(short)))
+    run_id = place.launch(place.create(do="sleep"))
+    until(lambda: place.note_of(run_id), "the step has begun")
+    assert f"not warm: {short}: expected a folder" in place.messages(run_id)
+    assert place.instance.run_launcher.terminate(run_id)
+    assert place.ended(run_id).status is dg.DagsterRunStatus.CANCELED
+    monkeypatch.undo()
+
+
+def test_a_host_that_is_just_ending_disturbs_no_termination(
+    place: HostedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers without its runs."""
+    ending = [{"ok": False, "stale": "the run host has just ended"}]
+    monkeypatch.setattr(messages, "call_all", lambda *_: iter(ending))
+    run_id = place.create()
+    assert not place.instance.run_launcher.terminate(run_id)
+    assert "Terminate it again" in place.messages(run_id)
+    monkeypatch.undo()
