@@ -361,6 +361,8 @@ def _forget_dead(key: str) -> None:
     """Removes the sockets of hosts that were killed; the caller has the lock."""
     for path in messages.folder().glob(f"{key}-*.sock"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            # One that hangs, with a full queue, would block this one.
+            connection.settimeout(_REQUEST_SECONDS)
             try:
                 connection.connect(str(path))
             except ConnectionRefusedError:

@@ -184,6 +184,8 @@ def _current(location: HostedLocation, besides: Path | None = None) -> Path | No
         if path == besides:
             return None
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            # A host that hangs accepts nothing: once its queue is full, connecting would block.
+            connection.settimeout(_STATUS_SECONDS)
             connection.connect(str(path))
     except OSError:
         return None

@@ -1,14 +1,17 @@
 """Neither the folder of the sockets nor a socket in it stops runs."""
 
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Thread
 
 import dagster as dg
 import pytest
 
-from arctic_orchestration.run_launcher import messages
-from arctic_orchestration_tests.patience import until
+from arctic_orchestration.run_launcher import host, host_client, messages
+from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.run_launcher.hosted_place import HostedPlace, Make
 
 
@@ -59,3 +62,38 @@ def test_a_host_that_is_just_ending_disturbs_no_termination(
     assert not place.instance.run_launcher.terminate(run_id)
     assert "Terminate it again" in place.messages(run_id)
     monkeypatch.undo()
+
+
+@pytest.fixture
+def full(short: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The socket of a host that accepts nothing, as if it was stopped, with a full queue."""
+    monkeypatch.setenv("ARCTIC_RUN_HOSTS", str(short))
+    path = messages.folder() / "key-1.sock"
+    (path.parent / "key").symlink_to(path.name)
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(path))
+        listener.listen(0)
+        with suppress(BlockingIOError):
+            while True:
+                client = stack.enter_context(socket.socket(socket.AF_UNIX))
+                client.setblocking(False)
+                client.connect(str(path))
+        yield path
+
+
+def test_a_host_that_accepts_nothing_stops_no_launch(full: Path) -> None:
+    """Neither a launch nor the next host waits for it."""
+    location = host_client.HostedLocation("key", {}, {}, "", "")
+    found: list[Path | None] = []
+
+    def launching() -> None:
+        found.append(host_client._current(location))
+        host._forget_dead("key")
+        found.append(full)
+
+    thread = Thread(target=launching, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_SECONDS)
+    assert found == [None, full]
+    assert full.exists(), "it may go on"
