@@ -39,6 +39,8 @@ from arctic_orchestration.run_launcher.configuration import LauncherRules
 _ANSWER_SECONDS = 60.0
 _STATUS_SECONDS = 5.0
 _POLL_SECONDS = 0.05
+#: the maximum of poll, in milliseconds: 24 days
+_LONGEST_POLL = 2**31 - 1
 #: how often a host is restarted that a signal ends while it loads: a kill, or no memory
 _STARTS = 3
 #: Variables that differ between processes of the same environment.
@@ -256,7 +258,7 @@ def _started(location: HostedLocation, until: float) -> dict[str, Any]:
         # Not select, which refuses the descriptors of a process with more than 1,024.
         ready = select.poll()
         ready.register(answers, select.POLLIN)
-        if not ready.poll(max(0.0, until - time.monotonic()) * 1_000):
+        if not ready.poll(min(max(0.0, until - time.monotonic()) * 1_000, _LONGEST_POLL)):
             host.kill()
             host.wait()
             return {"ok": False, "why": "its code was not loaded in time (start_timeout)"}

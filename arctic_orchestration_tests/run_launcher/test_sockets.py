@@ -97,3 +97,11 @@ def test_a_host_that_accepts_nothing_stops_no_launch(full: Path) -> None:
     thread.join(PATIENCE_SECONDS)
     assert found == [None, full]
     assert full.exists(), "it may go on"
+
+
+def test_a_host_may_take_any_time_to_start(make: Make) -> None:
+    """A poll lasts 24 days at most."""
+    place = make(start_timeout="30d")
+    run = place.run()
+    assert run.status is dg.DagsterRunStatus.SUCCESS
+    assert "not warm" not in place.messages(run.run_id)
