@@ -27,8 +27,9 @@ from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import locations
 
 _log = logging.getLogger(__name__)
-#: enough to combine a flood into few messages
-_CLAIMED_AT_ONCE = 1_000
+#: enough to combine a flood into the messages of one limit; what is left, and all later notices,
+#: would wait until the limit opens again
+_CLAIMED_AT_ONCE = 10_000
 #: how long one round waits for its channels; well within the lease of their notices
 _PATIENCE = timedelta(minutes=2)
 

@@ -196,6 +196,21 @@ def test_a_flood_is_sent_in_as_many_messages_as_the_limit_allows(
     assert "held back" not in messages[8].body("default/here")
 
 
+def test_news_after_a_flood_waits_for_one_opening_of_the_limit(
+    post: Post, write: Callable[..., None]
+) -> None:
+    """Ten messages stand for all 2,500 failures, and the next hour is for what comes later."""
+    post.channels({"url": "json://a"})
+    write(*map(news, range(1, 2_501)))
+    assert post.send(0) == 2_500
+    last = post.boxes["a"].messages[-1].body("default/here")
+    assert last.endswith("and 2490 more were held back (run_failed 2490)")
+    write(news(9_999, Notice.QUARANTINED), second=1)
+    assert post.send(1) == 0
+    assert post.send(3_600) == 1
+    assert post.boxes["a"].names[-1] == "s9999"
+
+
 def test_a_message_that_failed_takes_no_place_of_the_limit(
     post: Post, write: Callable[..., None]
 ) -> None:
