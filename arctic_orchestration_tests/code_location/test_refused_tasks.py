@@ -63,6 +63,17 @@ def test_names_and_cycles_are_looked_at_across_files(tmp_path: Path) -> None:
     ]
 
 
+def test_a_table_belongs_to_one_task_of_all_files(tmp_path: Path) -> None:
+    """The run of each would replace the rows of the other."""
+    one = written(tmp_path, "b", {"name": "b/x", "table": "nyc.delays"})
+    two = written(
+        tmp_path, "c", {"name": "c/x", "table": "nyc.other"}, {"name": "c/y", "table": "nyc.delays"}
+    )
+    (problem,) = problems_of(batches=[one, two])
+    assert problem.startswith("c.json: tasks[1].table: got 'nyc.delays'")
+    assert problem.endswith("expected another table: b.json: tasks[0] writes it")
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

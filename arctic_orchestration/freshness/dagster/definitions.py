@@ -80,8 +80,8 @@ class Freshness:
 
         Errors:
             InvalidInput: a file cannot be read or is not JSON.
-            InvalidDefinition: names every invalid value with its file, a duplicate name of two
-                tasks, or a cycle.
+            InvalidDefinition: names every invalid value with its file, a duplicate name or
+                table of two tasks, or a cycle.
         """
         allowed = range(1, _LONGEST_INTERVAL_SECONDS + 1)
         if type(self.interval_seconds) is not int or self.interval_seconds not in allowed:
@@ -255,6 +255,7 @@ def _require_different_names(
     for name, path in everything:
         if places.setdefault(name, path) != path:
             problems.append(InvalidInput(path, name, f"another name: {places[name]} has it"))
+    problems += _tables_used_twice(written)
     jobs = {one.spec.name for one in written if one.spec.kind == "job"}
     jobs |= {spec.target for _, spec in given if spec.kind == "job"}
     seen: set[str] = set()
@@ -265,6 +266,18 @@ def _require_different_names(
         seen.add(batch.name)
     if problems:
         raise InvalidDefinition(problems)
+
+
+def _tables_used_twice(written: Sequence[Written]) -> list[InvalidInput]:
+    """Returns the tasks that write the table of another: each run replaces the rows of its day."""
+    places: dict[str, str] = {}
+    problems = []
+    for one in written:
+        table = one.task.table
+        if table is not None and places.setdefault(table, one.path) != one.path:
+            expected = f"another table: {places[table]} writes it"
+            problems.append(InvalidInput(f"{one.path}.table", table, expected))
+    return problems
 
 
 def _listed(field: str, paths: object) -> Sequence[str | Path]:
