@@ -39,6 +39,8 @@ RAISED = "failed: "
 SILENT = "fell silent: "
 #: how long the run of an asset may take, from its observed start, to begin as a task
 BEGINS_WITHIN = timedelta(minutes=15)
+#: how long a run that raised and has not ended may pause before Dagster retries its step
+RETRIED_WITHIN = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ class RunReconciler:
         """Returns whether something has to be written; verified once the rows are locked."""
         if row.owner != submission.owner or row.token != submission.token or row.expires_at is None:
             return True
-        if row.expires_at - now <= self.outcomes.life * 2 / 3 and row.begun_at is None:
+        renews_itself = row.begun_at is not None and not submission.reason.startswith(RAISED)
+        if row.expires_at - now <= self.outcomes.life * 2 / 3 and not renews_itself:
             return True
         if row.expires_at <= now:
             return True
@@ -133,6 +136,8 @@ class RunReconciler:
             # The run of a job never begins as a task, and goes on without the database.
             silent = late and (begun or (spec is not None and spec.kind == "asset"))
             return self._run_ended(tx, submission, run, spec, why, begun=begun, silent=silent)
+        if begun and run is not None and self._is_to_be_retried(tx, submission, now):
+            return "renewed"
         if late and begun:
             return self._silent(tx, submission)
         if begun:
@@ -164,6 +169,21 @@ class RunReconciler:
             **seen,
         )
         return "renewed"
+
+    def _is_to_be_retried(self, tx: sa.Connection, submission: Submission, now: datetime) -> bool:
+        """Renews the lease of a run that raised and goes on: Dagster retries its step.
+
+        The pause of a retry policy may be longer than a lease, which the run does not renew in it.
+        """
+        until = submission.deadline_at or now + RETRIED_WITHIN
+        if not submission.reason.startswith(RAISED) or now >= until:
+            return False
+        assert submission.token is not None
+        submissions.update(tx, submission.id, deadline_at=until)
+        return ownership.renew(
+            tx, submission.task, submission.owner, submission.token, life=self.outcomes.life,
+            time=self.outcomes.time,
+        )  # fmt: skip
 
     def _run_ended(
         self,

@@ -172,12 +172,15 @@ def _with_run(
     now: datetime,
 ) -> Submission:
     """Records once that the run of the submission has begun."""
-    mine = replace(submission, run_id=run_id)
+    mine, text = replace(submission, run_id=run_id), f"run {run_id} has begun"
     if submission.state is not SubmissionState.RUNNING:
         outcomes.move(
-            tx, mine, SubmissionState.RUNNING, Step.BEGUN, f"run {run_id} has begun", now,
+            tx, mine, SubmissionState.RUNNING, Step.BEGUN, text, now,
             run_id=run_id, token=token, deadline_at=None,
         )  # fmt: skip
+    elif submission.reason != text:
+        # Dagster retries its step: the exception is over, and it renews its lease again.
+        submissions.update(tx, submission.id, reason=text, deadline_at=None)
     return mine
 
 

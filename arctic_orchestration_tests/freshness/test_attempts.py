@@ -1,5 +1,6 @@
 """What counts as an attempt of a task, and the pause between two of them."""
 
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import SubmissionState
-from arctic_orchestration_tests.freshness.imagined import Place, World, spec
+from arctic_orchestration_tests.freshness.imagined import Place, Run, World, spec
 
 
 def _fails(place: Place, *, started: bool = True, why: str | None = None) -> None:
@@ -170,3 +171,68 @@ def test_a_pause_of_a_location_that_is_away_is_not_waited_for(world: World) -> N
     assert world.run_all() == []
     assert world.state_of(other) is SubmissionState.SUCCEEDED
     assert world.state_of(first) is SubmissionState.FRESH
+
+
+def _raises(place: Place, run: Run) -> None:
+    """A step of a run raises, and Dagster is to retry it."""
+    with pytest.raises(ValueError, match="no rows"), ExitStack() as stack:
+        place.begin(run, stack)
+        raise ValueError("no rows yet")
+
+
+def test_a_step_that_dagster_retries_after_a_pause_keeps_its_task(world: World) -> None:
+    """A retry policy with a pause of two leases: one run, which nobody takes over."""
+    east = world.place(spec("flights"))
+    west = world.place(spec("flights"), cluster="west")
+    (submission,) = east.submit("flights")
+    east.tick()
+    (run,) = east.waiting_runs()
+    _raises(east, run)
+    (other,) = west.submit("flights")
+    for _ in range(6):
+        world.clock.passes(seconds=20)
+        east.tick()
+        west.tick()
+    assert world.state_of(submission) is SubmissionState.RUNNING
+    assert world.state_of(other) is SubmissionState.SHARING
+    east.make(run)
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
+    assert [*east.runs.known, *west.runs.known] == [run.run_id]
+
+
+def test_a_run_that_is_killed_after_a_retry_has_begun_is_silent_after_its_lease(
+    world: World,
+) -> None:
+    """The exception before it is over."""
+    east = world.place(spec("flights"))
+    (submission,) = east.submit("flights")
+    east.tick()
+    (run,) = east.waiting_runs()
+    _raises(east, run)
+    world.clock.passes(seconds=50)
+    east.tick()
+    with ExitStack() as stack:
+        east.begin(run, stack)
+    world.clock.passes(seconds=61)
+    east.tick()
+    assert world.again(submission).reason.startswith(f"run {run.run_id} was silent until")
+    assert len(east.runs.known) == 2
+
+
+def test_a_run_that_raised_and_never_ends_is_silent_after_an_hour(world: World) -> None:
+    """Its process was killed before Dagster stored the failure."""
+    east = world.place(spec("flights"))
+    (submission,) = east.submit("flights")
+    east.tick()
+    (run,) = east.waiting_runs()
+    _raises(east, run)
+    world.clock.passes(seconds=20)
+    east.tick()
+    for _ in range(3):
+        world.clock.passes(minutes=20, seconds=-1)
+        east.tick()
+        assert world.state_of(submission) is SubmissionState.RUNNING
+    world.clock.passes(minutes=2)
+    east.tick()
+    assert world.again(submission).reason.startswith(f"run {run.run_id} was silent until")
+    assert len(east.runs.known) == 2
