@@ -5,6 +5,7 @@ then is never published.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -36,6 +37,8 @@ class Running:
     submission: Submission
     lease: Lease
     outcomes: Outcomes
+    #: see ``ownership.publish``
+    outdated: Callable[[datetime], bool] = lambda _: False
     renewal: Renewal = field(init=False)
     published_at: datetime | None = field(default=None, init=False)
     _uncertain: bool = field(default=False, init=False)
@@ -165,7 +168,7 @@ class Running:
                 )
             try:
                 return self.outcomes.published(
-                    tx, submission, token=self.token, owner=self.lease.owner
+                    tx, submission, token=self.token, owner=self.lease.owner, outdated=self.outdated
                 )
             except Refused:
                 at = self._published_before(tx) if self._uncertain else None

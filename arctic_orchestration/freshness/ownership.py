@@ -235,9 +235,19 @@ def publish(
     owner: str,
     token: int,
     *,
+    outdated: Callable[[datetime], bool] = lambda _: False,
     time: Time = database_time,
 ) -> datetime:
     """Records a success and releases the task; the token is checked on the locked row.
+
+    Args:
+        tx: the transaction.
+        task: its name.
+        owner: its owner.
+        token: its token.
+        outdated: whether the run was for a partition that is not the newest any more at a moment.
+            Then its success counts from the acquisition, when it was the newest.
+        time: the source of the time.
 
     Returns:
         the moment of the success, by the database's time.
@@ -261,7 +271,8 @@ def publish(
         sa.update(tasks)
         .where(tasks.c.task == task)
         .values(
-            owner=None, expires_at=None, last_success_at=now, last_acquired_at=row.acquired_at,
+            owner=None, expires_at=None, last_acquired_at=row.acquired_at,
+            last_success_at=row.acquired_at if outdated(now) else now,
             last_success_run=row.run_id, last_success_cluster=row.cluster, last_token=token,
         )
     )  # fmt: skip

@@ -5,7 +5,7 @@ caller locks the submission first, then the task. Waking others is a separate tr
 afterwards: it locks submissions of many tasks, which is not allowed with a locked task.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -44,9 +44,15 @@ class Outcomes:
     sinks: Sequence[StatusSink] = SINKS
 
     def published(
-        self, tx: sa.Connection, submission: Submission, *, token: int, owner: str
+        self,
+        tx: sa.Connection,
+        submission: Submission,
+        *,
+        token: int,
+        owner: str,
+        outdated: Callable[[datetime], bool] = lambda _: False,
     ) -> datetime:
-        """Publishes a success; the submission is locked.
+        """Publishes a success, see ``ownership.publish``; the submission is locked.
 
         Errors:
             Refused: another owner has taken over the task, or the lease has expired, or the
@@ -57,7 +63,7 @@ class Outcomes:
                 f"its submission {submission.id} is {submission.state.value}: {submission.reason}"
             )
             raise Refused(f"task {submission.task}: token {token} is over: {text}")
-        at = ownership.publish(tx, submission.task, owner, token, time=self.time)
+        at = ownership.publish(tx, submission.task, owner, token, outdated=outdated, time=self.time)
         run = f"run {submission.run_id}" if submission.run_id else "its run"
         self.move(
             tx,

@@ -9,8 +9,10 @@ import sqlalchemy as sa
 from arctic_orchestration import Freshness
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration.freshness.dagster import task_run
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
 from arctic_orchestration.freshness.status import Step, events_of
+from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import tasks as task_rows
 from arctic_orchestration_tests.code_location.declared_tasks import whole, written
@@ -218,6 +220,27 @@ def test_a_task_with_partitions_is_made_for_the_newest(tasks: Tasks) -> None:
     assert request.partition_key == f"{utc_now():%Y-%m-%d}"
     assert tasks.run(request).success
     assert tasks.row("daily").last_token == 1
+
+
+@ON_SQLITE
+def test_a_run_that_ends_after_its_day_does_not_make_the_task_fresh_for_the_next(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was requested in the last minute of a day: its success counts from then."""
+
+    @fresh_parents({})
+    @dg.asset(partitions_def=dg.DailyPartitionsDefinition("2026-01-01", end_offset=1))
+    def daily() -> None: ...
+
+    tasks.repository = Freshness(tasks=[daily]).definitions().get_repository_def()
+    tasks.tick()
+    submission = tasks.submit("daily")
+    (request,) = tasks.tick().run_requests or ()
+    monkeypatch.setattr(task_run, "newest_partition", lambda *_: "the next day")
+    assert tasks.run(request).success
+    assert tasks.again(submission).state is SubmissionState.SUCCEEDED
+    row = tasks.row("daily")
+    assert row.last_success_at == row.acquired_at
 
 
 @ON_SQLITE

@@ -11,10 +11,10 @@ partitions acquires and publishes nothing.
 
 import logging
 import time as steady
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 
 import dagster as dg
 
@@ -77,7 +77,7 @@ def guard(context: Context, spec: TaskSpec) -> Iterator[Shown]:
 @contextmanager
 def _made(context: Context, spec: TaskSpec, requested: tuple[str, int] | None) -> Iterator[Shown]:
     database = _state()
-    if requested is None and _is_of_another_partition(context, database):
+    if requested is None and _is_of_another_partition(context, partial(_now, database)):
         context.log.info(
             "task %s: this run is not for its newest partition alone; whatever comes of "
             "it, the task is as fresh as before",
@@ -89,6 +89,8 @@ def _made(context: Context, spec: TaskSpec, requested: tuple[str, int] | None) -
         with _begun(context, spec, database, requested) as running:
             _report(context, running)
             yield running
+            # The day may have ended since the request: the next partition is still to be made.
+            running.outdated = partial(_is_of_another_partition, context)
             at = running.publish()
             context.log.info("task %s is published at %s, token %s", spec.name, at, running.token)
     except (Refused, LeaseLost) as error:
@@ -125,14 +127,17 @@ def _partition_of(context: dg.AssetExecutionContext) -> str | None:
     return keys.start if keys.start == keys.end else None
 
 
-def _is_of_another_partition(context: Context, database: Database) -> bool:
-    """Returns whether a run materializes another partition than the one that the task is for."""
+def _is_of_another_partition(context: Context, now: datetime | Callable[[], datetime]) -> bool:
+    """Returns whether a run materializes another partition than the one that the task is for.
+
+    ``now`` may be a function that reads it: an asset without partitions does not need it.
+    """
     if not isinstance(context, dg.AssetExecutionContext):
         return False
     partitions = context.assets_def.partitions_def
     if partitions is None:
         return False
-    newest = newest_partition(partitions, insist(lambda: _now(database)))
+    newest = newest_partition(partitions, now if isinstance(now, datetime) else insist(now))
     return newest is None or _partition_of(context) != newest
 
 
