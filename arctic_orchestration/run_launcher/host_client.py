@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 import select
@@ -38,6 +39,9 @@ from arctic_orchestration.run_launcher.configuration import LauncherRules
 #: a running host answers at once; a child needs Dagster's storage to answer
 _ANSWER_SECONDS = 60.0
 _STATUS_SECONDS = 5.0
+#: how long a host that could not be started is not started again
+UNFIT_SECONDS = 300.0
+_CODE_SECONDS = 3_600.0
 _POLL_SECONDS = 0.05
 #: the maximum of poll, in milliseconds: 24 days
 _LONGEST_POLL = 2**31 - 1
@@ -55,10 +59,10 @@ _starting: dict[str, threading.Lock] = defaultdict(threading.Lock)
 class HostUnavailable(ArcticError):
     """No run host can execute a run; the text contains the reason."""
 
-    def __init__(self, why: str, *, lasting: bool = False) -> None:
+    def __init__(self, why: str, *, retry_seconds: float = UNFIT_SECONDS) -> None:
         super().__init__(why)
-        #: not before the code of the location changes; otherwise it may be retried later
-        self.lasting = lasting
+        #: when it may be retried with the same version of the code server
+        self.retry_seconds = retry_seconds
 
 
 class HostSilent(TimeoutError):
@@ -74,6 +78,8 @@ class HostedLocation:
     environment: Mapping[str, str]
     folder: str
     server: str
+    #: how long code that cannot be hosted is not loaded again
+    code_seconds: float = math.inf
 
 
 def located(
@@ -113,7 +119,10 @@ def located(
     known = {key: value for key, value in environment.items() if not _VOLATILE.match(key)}
     text = json.dumps([start, known, folder], sort_keys=True)
     key = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]
-    return HostedLocation(key, {**start, "key": key}, environment, folder, _version_of(location))
+    # The digest of such a server also stays the same when that code changes.
+    seconds = _CODE_SECONDS if is_replaced_each_minute(location) else math.inf
+    version = _version_of(location)
+    return HostedLocation(key, {**start, "key": key}, environment, folder, version, seconds)
 
 
 #: of each location: the code server of the last run, and the digest of what it defines
@@ -205,7 +214,8 @@ def _start(location: HostedLocation, seconds: float) -> Path:
             killed += "signal" in answer
             again = "signal" in answer and killed < _STARTS
             if not (again or answer.get("other")):
-                raise HostUnavailable(answer["why"], lasting=answer.get("lasting", False))
+                seconds = location.code_seconds if answer.get("lasting") else UNFIT_SECONDS
+                raise HostUnavailable(answer["why"], retry_seconds=seconds)
         # Another daemon is starting one, or an older one is about to exit.
         time.sleep(_POLL_SECONDS)
         if path := _current(location):

@@ -55,7 +55,6 @@ from arctic_orchestration.run_launcher.processes import began
 HOST_TAG = ".dagster/arctic_run_host"
 
 _CANCEL_SECONDS = 10.0
-_UNFIT_SECONDS = 300.0
 
 _log = logging.getLogger("dagster.daemon.arctic")
 
@@ -181,15 +180,15 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
             answer = host_client.launch(hosted, request, seconds, partial(self._tag, run.run_id))
         except host_client.HostUnavailable as error:
             # The queue waits for each launch: a slow failure is not repeated for each run.
-            until = float("inf") if error.lasting else time.monotonic() + _UNFIT_SECONDS
+            until = time.monotonic() + error.retry_seconds
             self._unfit[hosted.key, hosted.server] = str(error), until
             return str(error)
         except ConfigurationError as error:
             return str(error)
         except OSError as error:
             if isinstance(error, host_client.HostSilent):
-                why, until = "its run host does not answer", time.monotonic() + _UNFIT_SECONDS
-                self._unfit[hosted.key, hosted.server] = why, until
+                until = time.monotonic() + host_client.UNFIT_SECONDS
+                self._unfit[hosted.key, hosted.server] = "its run host does not answer", until
             raise _failure(f"The run host did not answer: {error}") from error
         if not answer["ok"]:
             raise _failure(answer["why"])

@@ -4,14 +4,16 @@ import importlib
 import os
 import py_compile
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import psutil
 import pytest
 
-from arctic_orchestration.run_launcher import host_client
+from arctic_orchestration.run_launcher import host_client, launcher
 from arctic_orchestration.run_launcher.loaded_code import LoadedCode
 from arctic_orchestration.run_launcher.processes import began
 from arctic_orchestration_tests.patience import until
@@ -26,6 +28,24 @@ def test_code_that_leaves_a_thread_running_leaves_no_process(make: Make) -> None
     run = place.run()
     assert "importing its code starts threads" in place.messages(run.run_id)
     until(lambda: _host_processes() <= before, "the process has ended", 20)
+
+
+def test_code_that_was_mended_is_hosted_though_it_defines_the_same(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an hour, where the daemon replaces its code servers each minute."""
+    monkeypatch.setattr(host_client, "is_replaced_each_minute", lambda _: True)
+    passed = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0])
+    monkeypatch.setattr(launcher, "time", clock)
+    place = make(CODE + "\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n")
+    refusal = "importing its code starts threads"
+    assert refusal in place.messages(place.run().run_id)
+    place.code.write_text(CODE)
+    place.reload()
+    assert refusal in place.messages(place.run().run_id), "not loaded again for each run"
+    passed[0] = 3_600
+    assert "not warm" not in place.messages(place.run().run_id)
 
 
 def _host_processes() -> set[int]:
