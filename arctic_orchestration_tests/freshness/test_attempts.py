@@ -181,7 +181,7 @@ def _raises(place: Place, run: Run) -> None:
 
 
 def test_a_step_that_dagster_retries_after_a_pause_keeps_its_task(world: World) -> None:
-    """A retry policy with a pause of two leases: one run, which nobody takes over."""
+    """A retry policy with a pause of two leases: one run, which no other takes over."""
     east = world.place(spec("flights"))
     west = world.place(spec("flights"), cluster="west")
     (submission,) = east.submit("flights")
