@@ -144,6 +144,16 @@ def make_due(tx: sa.Connection, name: str, reason: str, now: datetime) -> bool:
     return update(tx, name, due_since=since, due_reason=reason, due_number=number)
 
 
+def stay_due(tx: sa.Connection, name: str, reason: str, now: datetime) -> None:
+    """Leaves a table due after a check; a due table keeps its moment.
+
+    This is no event: planners that share the database would otherwise check the table again and
+    again because of each other's checks.
+    """
+    since = sa.func.coalesce(compaction_tables.c.due_since, now)
+    update(tx, name, due_since=since, due_reason=reason)
+
+
 def record_check(
     tx: sa.Connection,
     name: str,
@@ -204,11 +214,11 @@ def record_failed_check(
         problem: why, for people.
         now: when.
     """
-    make_due(tx, row.name, f"it could not be planned: {problem}", now)
+    stay_due(tx, row.name, f"it could not be planned: {problem}", now)
     record_check(
         tx,
         row.name,
-        due_number=row.due_number + 1,
+        due_number=row.due_number,
         snapshot_id=row.looked_snapshot_id,
         reason=f"{NOT_PLANNED}{problem}",
         now=now,

@@ -288,7 +288,7 @@ def etag_of_task(task: Task) -> str:
 def etag_of_table(seen: TableView) -> str:
     """Returns the ETag of a table: of its queue, and whether it is due or rests."""
     row = seen.row
-    state = row and (row.queue, row.due_number, row.failures, row.rests_until)
+    state = row and (row.queue, row.due_since, row.due_number, row.failures, row.rests_until)
     return parameters.etag(seen.name, state, seen.resting)
 
 

@@ -280,13 +280,13 @@ class Planner:
                     got_room=len(offered.taken) > len(offered.superseded),
                 )
                 if not offered.complete:
-                    tables.make_due(tx, row.name, _outcome(plan, offered, row), now)
+                    tables.stay_due(tx, row.name, _outcome(plan, offered, row), now)
             live = live_tasks(tx, row.name)
         if not offered.stale:
             self._memories[row.name] = Memory(
                 looked_at=now,
                 next_look_at=now + policy.check_interval,
-                due_number=row.due_number + (not offered.complete),
+                due_number=row.due_number,
                 fingerprint=policy.fingerprint,
                 tasks=live,
                 recheck_at=plan.recheck_at,
@@ -354,7 +354,7 @@ class Planner:
         if row is not None:
             with self._database.begin() as tx:
                 tables.record_failed_check(tx, row, problem, now)
-        self._postpone(name, 0 if row is None else row.due_number + 1, now)
+        self._postpone(name, 0 if row is None else row.due_number, now)
 
     def _postpone(self, name: str, due_number: int, now: datetime) -> None:
         failures = (self._memories[name].failures if name in self._memories else 0) + 1
@@ -373,7 +373,7 @@ class Planner:
             with self._database.begin() as tx:
                 for row in news[begin : begin + _AT_ONCE]:
                     tables.record_failed_check(tx, row, problem, now)
-                    self._postpone(row.name, row.due_number + 1, now)
+                    self._postpone(row.name, row.due_number, now)
         return len(rows) or 1
 
 

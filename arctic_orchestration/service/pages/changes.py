@@ -41,7 +41,11 @@ _FINGERPRINT = sa.select(
                 _newest(task_events.c.id),
                 *_count(compaction_queues),
                 *_count(compaction_workers),
-                *_count(compaction_tables, due=sa.func.sum(compaction_tables.c.due_number)),
+                *_count(
+                    compaction_tables,
+                    due=sa.func.sum(compaction_tables.c.due_number),
+                    looked=sa.func.max(compaction_tables.c.looked_at),
+                ),
                 *_count(consumers, read=sa.func.sum(consumers.c.version)),
                 *_count(consumer_leases, ended=sa.func.max(consumer_leases.c.ended_at)),
                 *_count(queue_waits, since=sa.func.max(queue_waits.c.since)),
