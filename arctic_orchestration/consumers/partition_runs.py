@@ -86,8 +86,8 @@ class Follower:
         going_on: list[tuple[Delivery, bool]] = []
         for one in held:
             runs = [run for run in found.get(one.run_key, ()) if run.submitted]
-            if runs and runs[0].status.ended:
-                self._end(one, runs[0], counts)
+            if (ended := _ended(runs)) is not None:
+                self._end(one, ended, counts)
             else:
                 going_on.append((one, bool(runs)))
         still = self._renewed([one for one, _ in going_on])
@@ -172,6 +172,18 @@ class Follower:
             _delivery(ConsumedPartition.from_row(row, known), row.token, row.taken_at)
             for row in rows
         ]
+
+
+def _ended(runs: Sequence[RunView]) -> RunView | None:
+    """Returns the run that ends a delivery; none: its partition is still being processed.
+
+    Two daemons on one instance may each have created a run of one request. The partition is done
+    when one of them has succeeded, and has failed only when no other one may still succeed.
+    """
+    for run in runs:
+        if run.status is RunStatus.SUCCESS:
+            return run
+    return runs[0] if runs and all(run.status.ended for run in runs) else None
 
 
 def _delivery(partition: ConsumedPartition, token: int, taken_at: Any) -> Delivery:
