@@ -13,7 +13,8 @@ from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.work import workers
 from arctic_orchestration.compaction.work.http_source import HttpSource, Server
 from arctic_orchestration.compaction.work.worker import What, Worker
-from arctic_orchestration.errors import RequestRefused
+from arctic_orchestration.errors import RequestRefused, UnsupportedFile
+from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.cli.conftest import Outcome, arctic
 from arctic_orchestration_tests.compaction.small_lake import (
@@ -94,6 +95,23 @@ def test_a_worker_that_was_forgotten_registers_again(
     done = Worker(source, merging, poll=AT_ONCE).run(AT_ONCE)
     assert done.of(What.MERGED) == 2
     assert len(service.proxy.requests("PUT")) >= 2
+
+
+@pytest.mark.parametrize("name", ["\udcff.parquet", "\0.parquet"])
+def test_a_failure_is_reported_whatever_its_text_is(
+    database: Database, catalog: Catalog, service: Served, name: str
+) -> None:
+    """A file name that is not UTF-8: the report would be refused, and the task merged forever."""
+    offered(database, table_of(catalog, files=2))
+
+    def fails(group: FileGroup) -> None:
+        raise UnsupportedFile(f"no Parquet file: {name}")
+
+    done = http_worker(service, Merging(before=fails)).run(AT_ONCE)
+    assert (done.of(What.FAILED), done.of(What.LOST)) == (1, 0)
+    (task,) = tasks_of(database)
+    assert task.state is TaskState.QUARANTINED
+    assert task.reason == "given up after 1 of 3 attempts: no Parquet file: \ufffd.parquet"
 
 
 def forget(database: Database) -> None:

@@ -46,6 +46,7 @@ from arctic_orchestration.errors import (
 )
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.file_groups import FileGroup
+from arctic_orchestration.state.dialect import storable
 
 #: the longest wait for an answer, beside what a claim waits for a task
 _ANSWER_SECONDS = 30.0
@@ -253,17 +254,17 @@ class HttpSource:
         outputs = [{"path": one.path, "size": one.size, "rows": one.rows} for one in done.outputs]
         self._report(
             work, "merged", outputs=outputs, rows_in=done.rows_in, rows_deleted=done.rows_deleted,
-            way=str(done.way), because=done.because[:_LONGEST_REASON],
+            way=str(done.way), because=_reason(done.because),
             sort_order_id=done.sort_order_id,
         )  # fmt: skip
 
     def failed(self, work: Work, reason: str, *, final: bool, bad_files: bool) -> TaskState:
         retry = "not this table" if final else "not these files" if bad_files else "later"
-        answer = self._report(work, "failed", reason=reason[:_LONGEST_REASON], retry=retry)
+        answer = self._report(work, "failed", reason=_reason(reason), retry=retry)
         return TaskState(answer["task_state"])
 
     def release(self, work: Work, reason: str) -> None:
-        self._report(work, "released", reason=reason[:_LONGEST_REASON])
+        self._report(work, "released", reason=_reason(reason))
 
     def state(self, work: Work) -> AttemptState | None:
         try:
@@ -296,6 +297,11 @@ class HttpSource:
             )  # fmt: skip
         except NotFound as error:
             raise Refused(str(error)) from error
+
+
+def _reason(text: str) -> str:
+    """Returns a reason as the server accepts it: storable in a database, and not too long."""
+    return storable(text)[:_LONGEST_REASON]
 
 
 def _assignment(found: Mapping[str, Any]) -> _Assignment:
