@@ -30,6 +30,12 @@ class Fault(StrEnum):
     DOUBLED = "doubled"
     #: it is answered with 503
     REFUSED = "refused"
+    #: a proxy redirects it to a login, without a body
+    REDIRECTED = "redirected"
+
+
+#: the answers that are not of the service, which gets no request
+_OF_PROXY = {Fault.REFUSED: 503, Fault.REDIRECTED: 302}
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ class Proxy:
         names = word if self.faults.get(word) else scope["method"]
         fault = self.faults[names].pop(0) if self.faults.get(names) else None
         status = 0
-        times = {Fault.DROPPED: 0, Fault.REFUSED: 0, Fault.DOUBLED: 2}.get(fault, 1) if fault else 1
+        times = 2 if fault is Fault.DOUBLED else 0 if fault in (Fault.DROPPED, *_OF_PROXY) else 1
 
         async def hear(message: MutableMapping[str, Any]) -> None:
             nonlocal status
@@ -93,12 +99,14 @@ class Proxy:
 
             await self.app({**scope, "state": {}}, again, hear)
         if scope["path"].startswith("/api/v1/workers"):
-            answered = 503 if fault is Fault.REFUSED else status if times and not _cut(fault) else 0
+            answered = status if times and not _cut(fault) else 0
+            answered = _OF_PROXY.get(fault, answered) if fault else answered
             document = json.loads(body) if body else None
             self.seen.append(Seen(scope["method"], scope["path"], document, answered))
-        if fault is Fault.REFUSED:
+        if fault in _OF_PROXY:
             headers = [(b"retry-after", b"1"), (b"content-length", b"0")]
-            await send({"type": "http.response.start", "status": 503, "headers": headers})
+            refusal = {"status": _OF_PROXY[fault], "headers": headers}
+            await send({"type": "http.response.start", **refusal})
             await send({"type": "http.response.body", "body": b""})
             return
         if _cut(fault):

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,10 @@ from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.work import workers
+from arctic_orchestration.compaction.work import attempt_runner, workers
 from arctic_orchestration.compaction.work.http_source import HttpSource, Server
 from arctic_orchestration.compaction.work.worker import What, Worker
-from arctic_orchestration.errors import RequestRefused, UnsupportedFile
+from arctic_orchestration.errors import RequestRefused, ServerUnavailable, UnsupportedFile
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.cli.conftest import Outcome, arctic
@@ -26,7 +27,7 @@ from arctic_orchestration_tests.compaction.small_lake import (
     tasks_of,
 )
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
-from arctic_orchestration_tests.service.lossy_service import Served, served
+from arctic_orchestration_tests.service.lossy_service import Fault, Served, served
 from arctic_orchestration_tests.service.test_access import token
 
 __all__ = ["arctic"]
@@ -112,6 +113,49 @@ def test_a_failure_is_reported_whatever_its_text_is(
     (task,) = tasks_of(database)
     assert task.state is TaskState.QUARANTINED
     assert task.reason == "given up after 1 of 3 attempts: no Parquet file: \ufffd.parquet"
+
+
+def test_a_redirect_of_a_proxy_is_no_answer(
+    database: Database, catalog: Catalog, service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as to a login: what it redirects is repeated, and not taken for done."""
+    monkeypatch.setattr(attempt_runner, "_RETRY_SECONDS", 0)
+    offered(database, table_of(catalog, files=2))
+    service.proxy.faults["merged"] = [Fault.REDIRECTED, Fault.REDIRECTED]
+    assert http_worker(service, Merging()).run(AT_ONCE).of(What.MERGED) == 1
+    assert [one.status for one in service.proxy.requests("merged")] == [302, 302, 200]
+    assert [task.state for task in tasks_of(database)] == [TaskState.MERGED]
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "shown"),
+    [
+        (301, b"", "answered 301: Moved Permanently"),
+        (502, b'"bad gateway"', "answered 502: Bad Gateway"),
+        (502, b"<html>", "did not answer: JSONDecodeError"),
+        (200, b"[]", "answered 200: OK"),
+        (200, b"null", "answered 200: OK"),
+    ],
+)
+def test_an_answer_of_another_server_is_none(status: int, content: bytes, shown: str) -> None:
+    """The request may be repeated: the service has not answered it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Writes nothing to the terminal."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        server = Server(f"http://127.0.0.1:{other.server_address[1]}")
+        with pytest.raises(ServerUnavailable, match=shown):
+            server.request("GET", "")
+        other.shutdown()
 
 
 def forget(database: Database) -> None:

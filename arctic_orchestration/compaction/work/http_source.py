@@ -118,10 +118,13 @@ class Server:
         finally:
             self._waiting.discard(connection)
             connection.close()
-        if answer.status < HTTPStatus.BAD_REQUEST:
+        is_object = isinstance(document, dict)
+        text = str(document.get("detail", answer.reason) if is_object else answer.reason)
+        if answer.status < HTTPStatus.MULTIPLE_CHOICES and is_object:
             return dict(document)
-        text = str(document.get("detail", answer.reason))
-        if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR or answer.status in _LATER:
+        # Not the service redirects, but a proxy, such as to a login: nothing was carried out.
+        is_refusal = HTTPStatus.BAD_REQUEST <= answer.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        if not is_refusal or answer.status in _LATER:
             raise ServerUnavailable(f"{self.shown} answered {answer.status}: {text}")
         if answer.status == HTTPStatus.NOT_FOUND:
             raise NotFound(text)
