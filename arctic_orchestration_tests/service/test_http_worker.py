@@ -175,6 +175,39 @@ def test_the_token_is_read_for_each_request(database: Database, tmp_path: Path) 
         assert server.request("GET", "") == {"workers": []}
 
 
+def test_a_merge_is_reported_when_the_token_has_been_replaced(
+    database: Database, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service has the new one before the file has it: hours of merging are not lost."""
+    monkeypatch.setattr(attempt_runner, "_RETRY_SECONDS", 0)
+    offered(database, table_of(catalog, files=2))
+    file, good = tmp_path / "token", token(database, "workers:write")
+    with served(database, tmp_path / "lake", require_token=True) as made:
+
+        def outdated(group: FileGroup) -> None:
+            write(file, "the one before")
+
+        def replaced(word: str) -> None:
+            if word == "merged":
+                write(file, good)
+
+        made.proxy.on_request = replaced
+        source = HttpSource(Server(made.address, write(file, good)))
+        worker = Worker(source, Merging(before=outdated), poll=AT_ONCE)
+        assert worker.run(AT_ONCE).of(What.MERGED) == 1
+        assert [one.status for one in made.proxy.requests("merged")] == [401, 200]
+    assert [task.state for task in tasks_of(database)] == [TaskState.MERGED]
+
+
+def test_a_token_that_is_gone_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    """At the start it is refused, as a mistake."""
+    file = write(tmp_path / "token", "any")
+    server = Server("http://127.0.0.1:1", file)
+    file.unlink()
+    with pytest.raises(ServerUnavailable, match="--token-file"):
+        server.request("GET", "")
+
+
 def write(file: Path, text: str) -> Path:
     file.write_text(text)
     return file

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Protocol, TypeVar
 
 from pyiceberg.table import Table
@@ -30,6 +31,7 @@ from arctic_orchestration.errors import (
     DatabaseUnavailable,
     NotFound,
     Refused,
+    RequestRefused,
     StoreRefused,
     UnsupportedFile,
     UnsupportedTable,
@@ -223,7 +225,10 @@ class _Attempt:
         while True:
             try:
                 return report()
-            except DatabaseUnavailable as error:
+            except (DatabaseUnavailable, RequestRefused) as error:
+                # The token of the worker may be replaced at this moment.
+                if isinstance(error, RequestRefused) and error.status != HTTPStatus.UNAUTHORIZED:
+                    raise
                 if self._held.lost.is_set() or time.monotonic() > self._held.trusted_until:
                     raise Refused(f"it could not be reported in time: {error}") from error
                 _log.warning("the report is retried: %s", error)

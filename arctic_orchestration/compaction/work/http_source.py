@@ -98,8 +98,12 @@ class Server:
             NotFound, Refused, RequestRefused: 404, 409, another refusal.
         """
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if token := self._token():
-            headers["Authorization"] = f"Bearer {token}"
+        try:
+            if token := self._token():
+                headers["Authorization"] = f"Bearer {token}"
+        except InvalidInput as error:
+            # It could be read at first, and may be replaced at this moment.
+            raise ServerUnavailable(str(error)) from error
         kind = http.client.HTTPSConnection if self._is_secure else http.client.HTTPConnection
         connection = kind(self._host, self._port, timeout=wait + _ANSWER_SECONDS)
         if wait:
