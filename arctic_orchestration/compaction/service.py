@@ -22,6 +22,7 @@ from arctic_orchestration.compaction.upkeep import Upkeep, UpkeepCounts
 from arctic_orchestration.compaction.work import attempts, workers
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.dialect import not_ahead
 
 #: the interval at which directories are cleaned and records pruned
 _HOUSEKEEPING = timedelta(minutes=1)
@@ -106,6 +107,8 @@ class CompactionService:
             )
         with self._database.begin() as tx:
             lost = attempts.expire(tx)
+            # On a host whose clock is ahead, rests would be over, and history old enough to prune.
+            now = not_ahead(tx, now)
         # Merged tasks first: a plan that is made afterwards sees the table as it is then.
         committed = self._committer.tick()
         planned = self._planner.tick(now)
