@@ -43,3 +43,13 @@ def test_a_task_of_a_host_whose_clock_is_ahead_has_not_to_wait_longer(world: Wor
     (task,) = world.tasks()
     with world.database.read() as tx:
         assert task.waiting_since <= database_time(tx)
+
+
+def test_a_planner_whose_clock_is_set_back_goes_on(world: World) -> None:
+    """It was eight hours ahead: until then, no table would be found, and none checked."""
+    world.lake.table("lake.old", files=1)
+    world.tick(hours=8)
+    world.lake.table("lake.new", files=12)
+    world.lake.append("lake.old", files=12)
+    assert world.tick(hours=-8).offered == 2
+    assert world.tick(seconds=5).looked == 0

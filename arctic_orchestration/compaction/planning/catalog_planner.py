@@ -115,7 +115,8 @@ class Planner:
         """
         require_same(self._database, self._catalog)
         until = time.monotonic() + at_most.total_seconds()
-        if self._discovered_at is None or now >= self._discovered_at + self._discovery:
+        at = self._discovered_at
+        if at is None or not at <= now < at + self._discovery:
             try:
                 found = list_catalog(self._catalog)
             except Exception as error:

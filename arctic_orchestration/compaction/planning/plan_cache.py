@@ -70,11 +70,14 @@ class Memory:
         return replace(self, looked_at=now, next_look_at=later)
 
     def waits(self, row: CompactionTable | None, now: datetime) -> bool:
-        """Returns whether it is too early, and the table has not become due since."""
+        """Returns whether it is too early, and the table has not become due since.
+
+        Of a clock that was set back, the moments of this cache mean nothing.
+        """
         became_due = (
             row is not None and row.due_since is not None and row.due_number != self.due_number
         )
-        return now < self.next_look_at and not became_due
+        return self.looked_at <= now < self.next_look_at and not became_due
 
 
 def why_planned(
