@@ -185,6 +185,7 @@ class ConsumerEngine:
         where: Where | None = None,
         owner: str | None = None,
         reads: bool = True,
+        after: int = 0,
     ) -> Taking | None:
         """Reads ahead, and takes waiting partitions; see :func:`partition_leases.take`.
 
@@ -193,6 +194,7 @@ class ConsumerEngine:
             where: a filter; skipped partitions continue to wait.
             owner: the owner's name, for people; none: this process.
             reads: false: only partitions that were already read, and that existed in Dagster then.
+            after: only partitions after this place, if all before it were examined.
 
         Returns:
             none: there is nothing new.
@@ -200,7 +202,7 @@ class ConsumerEngine:
         check_request(limit=limit, where=where, owner=owner)
         wanted = matcher(where)
         more = self.read_on() if reads else False
-        taking, seen = self._claim(limit, wanted, owner, checks_existing=reads)
+        taking, seen = self._claim(limit, wanted, owner, after, checks_existing=reads)
         while taking is None and more:
             if wanted is None:
                 # All that filled the working set is held, or has left it.

@@ -51,6 +51,8 @@ class Taken:
     token: int
     owner: str
     partitions: tuple[ConsumedPartition, ...]
+    #: of the last one of them: all before it were examined
+    place: int
     taken_at: datetime
     expires_at: datetime
 
@@ -134,6 +136,7 @@ def take(
         late = working_set.keep(tx, consumer_id, existing, now, held_for=held_for, after=after)
         given_up_partitions.report(tx, consumer, late, now)
     found: list[ConsumedPartition] = []
+    place = after
     most = limit if wanted is None else None
     for row in _ready(tx, consumer_id, now, most, after, has_all=existing is None):
         alone = one_by_one and row.attempts > 0
@@ -142,6 +145,7 @@ def take(
         partition = ConsumedPartition.from_row(row, consumer)
         if wanted is None or wanted(partition):
             found.append(partition)
+            place = row.place
             if alone or len(found) == limit:
                 break
     if not found:
@@ -166,8 +170,8 @@ def take(
         .values(state=PartitionState.LEASED.value, token=token, state_at=now, held=False)
     )
     return Taken(
-        consumer_id=consumer_id, token=token, owner=owner, partitions=tuple(found), taken_at=now,
-        expires_at=now + life,
+        consumer_id=consumer_id, token=token, owner=owner, partitions=tuple(found), place=place,
+        taken_at=now, expires_at=now + life,
     )  # fmt: skip
 
 

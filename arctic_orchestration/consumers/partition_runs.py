@@ -98,13 +98,16 @@ class Follower:
                 counts["running"] += 1
             else:
                 wanted.append(one)
-        reads = True
+        reads, after = True, 0
         room = self.at_once - len(going_on)
         while room > 0:
-            taking = self.engine.take(limit=1, where=self.where, owner=self.owner, reads=reads)
+            taking = self.engine.take(
+                limit=1, where=self.where, owner=self.owner, reads=reads, after=after
+            )
             if taking is None:
                 break
-            taken, reads = taking.taken, False
+            # What the filter has skipped is not examined again for each that it has not.
+            taken, reads, after = taking.taken, False, taking.taken.place
             room -= 1
             wanted.append(_delivery(taken.partitions[0], taken.token, taken.taken_at))
             counts["new"] += 1
