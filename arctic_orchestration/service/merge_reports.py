@@ -15,6 +15,10 @@ from arctic_orchestration.service.worker_documents import MergedForm
 _COMPONENT = re.compile(r"(?!\.{1,2}$)[^/\\%?#]+")
 
 
+def _is_below(rest: str) -> bool:
+    return rest.isprintable() and all(map(_COMPONENT.fullmatch, rest.split("/")))
+
+
 def checked_outputs(form: MergedForm, attempt: Attempt, group: FileGroup) -> list[MergedFile]:
     """Returns the outputs of a report.
 
@@ -30,7 +34,7 @@ def checked_outputs(form: MergedForm, attempt: Attempt, group: FileGroup) -> lis
     for number, output in enumerate(form.outputs):
         name = f"outputs[{number}].path"
         rest = output.path.removeprefix(below)
-        if rest == output.path or not all(map(_COMPONENT.fullmatch, rest.split("/"))):
+        if rest == output.path or not _is_below(rest):
             problems.append(InvalidInput(name, output.path, f"a file below {below}"))
         elif output.path in paths:
             problems.append(InvalidInput(name, output.path, "each file once"))

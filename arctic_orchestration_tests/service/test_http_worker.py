@@ -115,6 +115,16 @@ def test_a_failure_is_reported_whatever_its_text_is(
     assert task.reason == "given up after 1 of 3 attempts: no Parquet file: \ufffd.parquet"
 
 
+@pytest.mark.parametrize("name", ["東京\u3000便", "a\u00a0b", "a\tb", "a%20b?#"])
+def test_a_merge_is_reported_wherever_the_table_is(
+    database: Database, catalog: Catalog, service: Served, name: str
+) -> None:
+    """Wide and unbreakable spaces do not count as printable: the task would be merged forever."""
+    offered(database, table_of(catalog, f"lake.{name}", files=2))
+    assert http_worker(service, Merging()).run(AT_ONCE).of(What.MERGED) == 1
+    assert [task.state for task in tasks_of(database)] == [TaskState.MERGED]
+
+
 def test_a_redirect_of_a_proxy_is_no_answer(
     database: Database, catalog: Catalog, service: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
