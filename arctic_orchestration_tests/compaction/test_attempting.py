@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from arctic_orchestration.compaction.commit.committer import Committer
 from arctic_orchestration.compaction.queue.task import TaskState
@@ -22,6 +24,7 @@ from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.state.compaction_tables import compaction_attempts
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import (
+    Done,
     Merging,
     offered,
     rows_of,
@@ -84,3 +87,27 @@ def test_a_report_whose_answer_was_lost_keeps_its_files(
     assert (done.of(What.MERGED), done.of(What.LOST)) == (1, 0)
     assert rows_of(table) == before
     assert [task.state for task in tasks_of(state)] == [TaskState.COMMITTED]
+
+
+class Miscounting(Merging):
+    """Reports one row more than its inputs have."""
+
+    def __call__(
+        self, table: Table, group: FileGroup, directory: str, *, target_bytes: int
+    ) -> Done:
+        done = super().__call__(table, group, directory, target_bytes=target_bytes)
+        return replace(done, rows_in=done.rows_in + 1)
+
+
+def test_a_merge_whose_report_is_invalid_has_failed_with_the_reason(
+    state: Database, catalog: Catalog
+) -> None:
+    """It would be put back when its worker ends, and merged in the same way without end."""
+    offered(state, table_of(catalog))
+    done = Worker(DatabaseSource(state, catalog), Miscounting()).run(timedelta(0))
+    assert (done.of(What.FAILED), done.of(What.LOST)) == (1, 0)
+    (task,) = tasks_of(state)
+    assert (task.state, task.attempts) == (TaskState.FAILED, 1)
+    assert task.reason.startswith(
+        "attempt 1 of 3 failed: rows_out: got 40, expected 41 - 0 rows; again at "
+    )

@@ -26,6 +26,7 @@ from arctic_orchestration_tests.compaction.small_lake import (
     table_of,
     tasks_of,
 )
+from arctic_orchestration_tests.compaction.test_attempting import Miscounting
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.service.lossy_service import Fault, Served, served
 from arctic_orchestration_tests.service.test_access import token
@@ -123,6 +124,18 @@ def test_a_merge_is_reported_wherever_the_table_is(
     offered(database, table_of(catalog, f"lake.{name}", files=2))
     assert http_worker(service, Merging()).run(AT_ONCE).of(What.MERGED) == 1
     assert [task.state for task in tasks_of(database)] == [TaskState.MERGED]
+
+
+def test_a_merge_whose_report_is_refused_has_failed_with_the_reason(
+    database: Database, catalog: Catalog, service: Served
+) -> None:
+    """It would be put back when its worker ends, and merged in the same way without end."""
+    offered(database, table_of(catalog, files=2))
+    done = http_worker(service, Miscounting()).run(AT_ONCE)
+    assert (done.of(What.FAILED), done.of(What.LOST)) == (1, 0)
+    (task,) = tasks_of(database)
+    assert (task.state, task.attempts) == (TaskState.FAILED, 1)
+    assert "answered 422: rows_in: got 21, expected the 20 of the files" in task.reason
 
 
 def test_a_redirect_of_a_proxy_is_no_answer(

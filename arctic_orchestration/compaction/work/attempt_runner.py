@@ -29,6 +29,7 @@ from arctic_orchestration.errors import (
     CatalogUnavailable,
     ConfigurationError,
     DatabaseUnavailable,
+    InvalidInput,
     NotFound,
     Refused,
     RequestRefused,
@@ -47,6 +48,13 @@ _T = TypeVar("_T")
 
 #: the interval between two tries of a report
 _RETRY_SECONDS = 1.0
+
+#: the answers of a service to a report that is refused for what it says
+_INVALID = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+)
 
 #: why a faultless task is released
 _ENDS = "its worker ends"
@@ -161,6 +169,9 @@ class _Attempt:
             if state is AttemptState.LOST:
                 # That state is final, and only a live attempt reaches it.
                 self._remove()
+            if state is AttemptState.LIVE and _is_invalid(error):
+                # Not repeated, it would count as silent, and be merged again without this reason.
+                return self._failed(error)
             if state not in (AttemptState.MERGED, AttemptState.COMMITTED):
                 if not isinstance(error, Refused):
                     _log.error("task %s is not reported", claim.task.id, exc_info=error)
@@ -242,6 +253,13 @@ class _Attempt:
         except Exception as error:
             # The cleaner removes it later.
             _log.warning("%s could not be removed: %s", self._place.directory, error)
+
+
+def _is_invalid(error: Exception) -> bool:
+    """Returns whether a report was refused for what it says."""
+    if isinstance(error, RequestRefused):
+        return error.status in _INVALID
+    return isinstance(error, InvalidInput)
 
 
 def blame_of(error: Exception) -> Blame:
