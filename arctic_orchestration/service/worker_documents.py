@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from arctic_orchestration.compaction.queue.claim_order import WORKER_ENDS
 from arctic_orchestration.compaction.queue.task import TaskKind, TaskState
 from arctic_orchestration.compaction.views.documents import WorkerDocument
 from arctic_orchestration.compaction.work.attempt import AttemptState
@@ -102,7 +103,7 @@ class ReleaseForm(Specification):
     """Why a task is put back."""
 
     fencing_token: Number
-    reason: Reason = "its worker ends"
+    reason: Reason = WORKER_ENDS
 
 
 class Workers(Document):

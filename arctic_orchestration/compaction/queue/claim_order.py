@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -14,13 +14,20 @@ from arctic_orchestration.compaction.queue.queues import QueueState
 from arctic_orchestration.compaction.queue.task import TASK_COLUMNS, TaskState
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import (
+    compaction_attempts,
     compaction_queues,
     compaction_tasks,
     is_claimed,
     is_failed,
     is_planned,
+    is_uncleaned,
 )
 from arctic_orchestration.state.dialect import UtcTime
+
+#: why a task is released that could be merged
+WORKER_ENDS = "its worker ends"
+#: how long tasks of other tables come first after another release
+_OTHERS_FIRST = timedelta(minutes=1)
 
 #: the first task of a queue that no other worker is about to claim
 FIRST = (
@@ -61,15 +68,32 @@ def first_claimable(
         none: nothing is claimable that no other worker is about to claim.
     """
     first = FIRST if table is None else FIRST.where(compaction_tasks.c.table_name == table)
+    searches = [first]
+    if broken := _broken_tables(tx, now):
+        # If nothing else waits, they may work again.
+        others = ~dialect.among(tx, compaction_tasks.c.table_name, broken)
+        searches = [first.where(others), first]
     waiting = _by_share(tx, queues)
     held = held_queues(tx, now, claims_from=waiting)
-    for queue in waiting:
-        if queue in held:
-            continue
-        row = tx.execute(first, {"of_queue": queue}).mappings().one_or_none()
-        if row is not None:
-            return row
+    for search in searches:
+        for queue in waiting:
+            if queue in held:
+                continue
+            row = tx.execute(search, {"of_queue": queue}).mappings().one_or_none()
+            if row is not None:
+                return row
     return None
+
+
+def _broken_tables(tx: sa.Connection, now: datetime) -> list[str]:
+    """Returns tables of which a task was just released because what it needs is out of order.
+
+    As the first of its queue, such a task would be claimed again and again before all others.
+    """
+    col = compaction_attempts.c
+    lately = (col.state == "released") & (col.over_at > now - _OTHERS_FIRST)
+    query = sa.select(col.table_name).where(is_uncleaned, lately, col.reason != WORKER_ENDS)
+    return sorted(set(tx.execute(query).scalars()))
 
 
 def claimable(tx: sa.Connection, now: datetime) -> Counter[str]:

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 
 from pyiceberg.table import Table
 
+from arctic_orchestration.compaction.queue.claim_order import WORKER_ENDS
 from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.compaction.work.output_paths import remove_outputs
 from arctic_orchestration.compaction.work.task_source import (
@@ -55,9 +56,6 @@ _INVALID = (
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     HTTPStatus.UNPROCESSABLE_ENTITY,
 )
-
-#: why a faultless task is released
-_ENDS = "its worker ends"
 
 
 class _GivenBack(ArcticError):
@@ -157,7 +155,7 @@ class _Attempt:
     def _go_on(self) -> None:
         """Ends the attempt before its merge, if its worker now releases its tasks."""
         if self._gives_back():
-            raise _GivenBack(_ENDS)
+            raise _GivenBack(WORKER_ENDS)
 
     def _reported(self, done: MergedFiles) -> AttemptResult:
         claim = self._claim
@@ -204,7 +202,7 @@ class _Attempt:
             _log.warning("task %s failed: %s", claim.task.id, text, exc_info=stack)
         try:
             if blame is not Blame.TASK or self._gives_back():
-                reason = text if blame is not Blame.TASK else _ENDS
+                reason = text if blame is not Blame.TASK else WORKER_ENDS
                 self._insist(lambda: self._source.release(claim, reason))
                 return AttemptResult(
                     what=What.RELEASED,

@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.budget import spend
-from arctic_orchestration.compaction.queue.claim_order import plan_again
+from arctic_orchestration.compaction.queue.claim_order import WORKER_ENDS, plan_again
 from arctic_orchestration.compaction.queue.quarantine import quarantine
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.work.attempt import (
@@ -205,7 +205,7 @@ def release(
     attempt_id: str,
     token: int,
     *,
-    reason: str = "its worker ends",
+    reason: str = WORKER_ENDS,
     time: Time = database_time,
 ) -> None:
     """Releases a task for any worker to claim; does not count as an attempt.
@@ -225,7 +225,7 @@ def release_all(tx: sa.Connection, held: Iterable[tuple[str, int]]) -> None:
     lasted: dict[str, list[timedelta]] = {}
     for attempt_id, token in held:
         with suppress(Refused):
-            queue, one = _release(tx, attempt_id, token, "its worker ends", database_time)
+            queue, one = _release(tx, attempt_id, token, WORKER_ENDS, database_time)
             lasted.setdefault(queue, []).append(one)
     # Budgets are locked after all tables.
     spend(tx, lasted, database_time(tx))
