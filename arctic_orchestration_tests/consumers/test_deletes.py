@@ -16,7 +16,7 @@ from arctic_orchestration.event_log.feed import Batch, Position
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.consumers.arrivals import NOON, Clock, Log, engine_of
-from arctic_orchestration_tests.consumers.dagster_assets import arrive, settings_of
+from arctic_orchestration_tests.consumers.dagster_assets import MakeConsumer, arrive, settings_of
 
 
 def delete(state: Database, engine: ConsumerEngine) -> None:
@@ -238,3 +238,12 @@ def test_the_doctor_knows_of_no_consumer_that_is_gone(
     assert Use.CONSUMERS in uses()
     delete(state, engine)
     assert Use.CONSUMERS not in uses()
+
+
+def test_a_deleted_consumer_has_given_up_nothing(consumer: MakeConsumer, state: Database) -> None:
+    """A run checks that at its end, when its consumer may be gone."""
+    made = consumer()
+    made.check_given_up()
+    with state.begin() as tx:
+        control.delete(tx, store.by_name(tx, "default", "totals"), database_time(tx))
+    made.check_given_up()

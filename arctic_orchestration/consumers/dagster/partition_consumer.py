@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from copy import copy
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -216,7 +216,9 @@ class PartitionConsumer:
             ConfigurationError: Dagster's instance or the database cannot be used.
             DatabaseUnavailable: the database did not answer.
         """
-        self._registered().check_given_up()
+        with suppress(NotFound):
+            # A deleted consumer has given up nothing.
+            self._registered().check_given_up()
 
     @property
     def settings(self) -> Settings:
