@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,3 +96,23 @@ def test_a_table_that_cannot_be_read_does_not_keep_others_from_being_planned(wor
     assert world.tick(seconds=30).troubled == 0
     world.lake.catalog.down_for = frozenset()
     assert world.tick(seconds=31).wanted == 1
+
+
+def test_tables_take_turns_where_a_round_has_time_for_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first by name is due again at each of these rounds, a minute later."""
+    for name in ("lake.b1", "lake.b2", "lake.b3"):
+        world.lake.table(name, files=1)
+    observer = world.compaction._observer
+    assert observer is not None
+    run = observer._jobs.run
+    begun: list[str] = []
+
+    def runs_one(names: list[str], *rest: Any) -> list[str]:
+        begun.extend(names[:1])
+        return run(names[:1], *rest)
+
+    monkeypatch.setattr(observer._jobs, "run", runs_one)
+    assert [world.tick(minutes=1).postponed for _ in range(4)] == [2, 2, 2, 2]
+    assert begun == ["lake.b1", "lake.b2", "lake.b3", "lake.b1"]

@@ -8,7 +8,7 @@ snapshot, a change of its properties, or an elapsed interval of waiting files.
 import logging
 import time
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from pyiceberg.catalog import Catalog
 
@@ -30,6 +30,7 @@ from arctic_orchestration.state.database import Database
 
 #: how long a table is skipped after a failed plan
 _PAUSE = timedelta(minutes=1)
+_EVER = datetime.min.replace(tzinfo=UTC)
 _log = logging.getLogger("arctic.compaction.observer")
 
 
@@ -97,7 +98,11 @@ class Observer:
             counts = counts.plus(ended.result or PlanningCounts(troubled=1))
             return True
 
-        due = [name for name in sorted(self.names) if self._is_due(name, now)]
+        # Longest due first: a tick may have time for some of them only.
+        due = sorted(
+            (name for name in self.names if self._due_at(name) <= now),
+            key=lambda name: (self._due_at(name), name),
+        )
         begun = self._jobs.run(
             due, lambda name: self._look(name, now), hear, until - time.monotonic()
         )
@@ -106,11 +111,10 @@ class Observer:
             counts = counts.plus(PlanningCounts(troubled=1))
         return counts.plus(PlanningCounts(postponed=len(due) - len(begun)))
 
-    def _is_due(self, name: str, now: datetime) -> bool:
-        last, paused_until = self._observed.get(name), self._paused.get(name)
-        if paused_until is not None and now < paused_until:
-            return False
-        return last is None or now >= last.next_look_at
+    def _due_at(self, name: str) -> datetime:
+        last = self._observed.get(name)
+        looked = last.next_look_at if last is not None else _EVER
+        return max(looked, self._paused.get(name, _EVER))
 
     def _look(self, name: str, now: datetime) -> PlanningCounts:
         table = load_table(self._catalog, name)
