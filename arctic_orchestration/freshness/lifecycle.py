@@ -40,7 +40,7 @@ from arctic_orchestration.freshness.decision import (
 )
 from arctic_orchestration.freshness.ownership import LEASE, Acquired, Owner, TaskRow, Time
 from arctic_orchestration.freshness.run_outcomes import Outcomes, wake, wake_behind
-from arctic_orchestration.freshness.run_reconciler import RunReconciler
+from arctic_orchestration.freshness.run_reconciler import Outdated, RunReconciler
 from arctic_orchestration.freshness.run_requests import TaskRequest
 from arctic_orchestration.freshness.status import ROOTS, WAITED_SINCE, Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
@@ -89,6 +89,7 @@ class Lifecycle:
         time: the source of the time.
         storage_id: the id of the Dagster storage with the runs; none: no check whether the location
             is bound to another one.
+        outdated: whether a run was for a partition that is not the newest at a moment.
     """
 
     database: Database
@@ -100,6 +101,7 @@ class Lifecycle:
     life: timedelta = LEASE
     time: Time = database_time
     storage_id: str | None = None
+    outdated: Outdated = lambda *_: False
     _digest: str | None = field(default=None, init=False)
     _trouble: str | None = field(default=None, init=False)
     _tried_at: datetime | None = field(default=None, init=False)
@@ -107,7 +109,9 @@ class Lifecycle:
 
     def __post_init__(self) -> None:
         self._outcomes = Outcomes(life=self.life, time=self.time)
-        self._reconciler = RunReconciler(self.database, self.cluster, self.location, self._outcomes)
+        self._reconciler = RunReconciler(
+            self.database, self.cluster, self.location, self._outcomes, self.outdated
+        )
 
     def tick(self) -> TickResult:
         """Performs one round: definitions, ended runs, due submissions, requests.

@@ -7,7 +7,7 @@ cannot report, is detected by its status in Dagster or by its lease.
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -43,6 +43,10 @@ BEGINS_WITHIN = timedelta(minutes=15)
 RETRIED_WITHIN = timedelta(hours=1)
 
 
+#: whether a run was for a partition of its task that is not the newest at a moment
+Outdated = Callable[[TaskSpec, RunView, datetime], bool]
+
+
 @dataclass(frozen=True)
 class RunReconciler:
     """Reconciles the runs of one code location."""
@@ -51,6 +55,7 @@ class RunReconciler:
     cluster: str
     location: str
     outcomes: Outcomes
+    outdated: Outdated = lambda *_: False
 
     def reconcile(self, runs: FailureLookup, counts: Counter[str]) -> None:
         """Reconciles the runs of all submissions that own their task.
@@ -211,7 +216,10 @@ class RunReconciler:
                 run_id=run.run_id,
             )  # fmt: skip
             try:
-                out.published(tx, submission, token=token, owner=submission.owner)
+                out.published(
+                    tx, submission, token=token, owner=submission.owner,
+                    outdated=lambda at: spec is not None and self.outdated(spec, run, at),
+                )  # fmt: skip
             except Refused as error:
                 out.report(tx, submission, Step.REFUSED, str(error), out.time(tx))
                 return "lost"

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from arctic_orchestration import Freshness
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import DatabaseUnavailable
-from arctic_orchestration.freshness.dagster import task_run
+from arctic_orchestration.freshness.dagster import sensor, task_run
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
 from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import SubmissionState
@@ -223,24 +223,38 @@ def test_a_task_with_partitions_is_made_for_the_newest(tasks: Tasks) -> None:
 
 
 @ON_SQLITE
+@pytest.mark.parametrize("kind", ["asset", "job"])
 def test_a_run_that_ends_after_its_day_does_not_make_the_task_fresh_for_the_next(
-    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """It was requested in the last minute of a day: its success counts from then."""
+    days = dg.DailyPartitionsDefinition("2026-01-01", end_offset=1)
 
     @fresh_parents({})
-    @dg.asset(partitions_def=dg.DailyPartitionsDefinition("2026-01-01", end_offset=1))
-    def daily() -> None: ...
+    @dg.asset(partitions_def=days)
+    def daily_asset() -> None: ...
 
-    tasks.repository = Freshness(tasks=[daily]).definitions().get_repository_def()
+    @dg.op
+    def work() -> None: ...
+
+    @fresh_parents({})
+    @dg.job(partitions_def=days)
+    def daily_job() -> None:
+        work()
+
+    made = Freshness(tasks=[daily_asset, daily_job]).definitions()
+    tasks.repository = made.get_repository_def()
     tasks.tick()
-    submission = tasks.submit("daily")
+    today, tomorrow = tasks.submit(f"daily_{kind}"), "the next day"
     (request,) = tasks.tick().run_requests or ()
-    monkeypatch.setattr(task_run, "newest_partition", lambda *_: "the next day")
+    # The next tick finds that the run has ended, which only a run of an asset says itself.
+    monkeypatch.setattr(task_run, "newest_partition", lambda *_: tomorrow)
+    monkeypatch.setattr(sensor, "newest_partition", lambda *_: tomorrow)
     assert tasks.run(request).success
-    assert tasks.again(submission).state is SubmissionState.SUCCEEDED
-    row = tasks.row("daily")
-    assert row.last_success_at == row.acquired_at
+    tasks.tick()
+    assert tasks.again(today).state is SubmissionState.SUCCEEDED
+    row = tasks.row(f"daily_{kind}")
+    assert row.last_success_at == row.last_acquired_at
 
 
 @ON_SQLITE

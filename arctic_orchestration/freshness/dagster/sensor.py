@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -24,6 +25,8 @@ from arctic_orchestration.dagster_internals import (
 )
 from arctic_orchestration.errors import ArcticError, InvalidInput
 from arctic_orchestration.event_log.dagster_log import DagsterLog
+from arctic_orchestration.event_log.run_lookup import RunView
+from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.dagster.fresh_parents import declared_tasks, newest_partition
 from arctic_orchestration.freshness.dagster.submission_history import Histories
 from arctic_orchestration.freshness.lifecycle import Lifecycle, TaskRequest, TickResult
@@ -170,6 +173,7 @@ def _place(
         runs=log,
         assets=InstanceAssets(log, repository),
         storage_id=log.storage_id,
+        outdated=partial(_is_outdated, repository),
     )
     histories = Histories(
         database=database,
@@ -192,12 +196,7 @@ def _run_request(
     repository = context.repository_def
     assert repository is not None
     is_asset = request.kind == "asset"
-    partitions: dg.PartitionsDefinition[Any] | None
-    if is_asset:
-        key = dg.AssetKey.from_user_string(request.target)
-        partitions = repository.asset_graph.get(key).partitions_def
-    else:
-        partitions = repository.get_job(request.target).partitions_def
+    partitions = _partitions_of(repository, request)
     partition = newest_partition(partitions, now)
     if partitions is not None and partition is None:
         expected = "windows of time, of which one has begun: a run is for the newest"
@@ -225,6 +224,24 @@ def _run_request(
     # As the daemon does when it creates the run: missing configuration is refused.
     create_execution_plan(whole, run_config=made.run_config)
     return made
+
+
+def _partitions_of(
+    repository: dg.RepositoryDefinition, task: TaskRequest | TaskSpec
+) -> dg.PartitionsDefinition[Any] | None:
+    if task.kind == "asset":
+        key = dg.AssetKey.from_user_string(task.target)
+        return repository.asset_graph.get(key).partitions_def
+    return repository.get_job(task.target).partitions_def
+
+
+def _is_outdated(
+    repository: dg.RepositoryDefinition, spec: TaskSpec, run: RunView, at: datetime
+) -> bool:
+    """Returns whether a run of a task was for a partition that is not the newest any more."""
+    partitions = _partitions_of(repository, spec)
+    newest = newest_partition(partitions, at)
+    return partitions is not None and run.tags.get("dagster/partition") != newest
 
 
 def _summary(result: TickResult, counts: Mapping[str, int]) -> str:
