@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from arctic_orchestration.compaction import service
 from arctic_orchestration.compaction.commit import records
 from arctic_orchestration.compaction.commit.records import CompactionRecord
 from arctic_orchestration.compaction.dagster import sensor as compaction_sensor
@@ -21,7 +22,7 @@ from arctic_orchestration_tests.schedules.simulated import at
 
 
 class Clock:
-    """The sensor's clock, set manually."""
+    """The sensor's clock, and the database's, set manually."""
 
     def __init__(self) -> None:
         self.begin = datetime.now(UTC)
@@ -35,6 +36,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(compaction_sensor, "utc_now", made)
+    monkeypatch.setattr(service, "not_ahead", lambda _, now: now)
     return made
 
 
