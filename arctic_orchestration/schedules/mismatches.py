@@ -90,6 +90,7 @@ def mismatches(
     for place, assets in _fields_of_any_check(schedule):
         yield from _without_checks(place, assets, known)
     yield from _without_partition(schedule, own)
+    yield from _without_windows(schedule, own)
     for number, constraint in enumerate(schedule.constraints):
         for parent in constraint.parents_needed:
             if parent not in own.jobs:
@@ -283,6 +284,18 @@ def _without_partition(schedule: Schedule, own: Inventory) -> Iterator[Mismatch]
         expected = f"each or range: {partitioned[0]} has partitions, and a run gets none of them"
         problem = InvalidInput(f"Schedule({schedule.name}).partitions", "none", expected)
         yield Mismatch(problem=problem, refused=False)
+
+
+def _without_windows(schedule: Schedule, own: Inventory) -> Iterator[Mismatch]:
+    """Yields triggers by windows of time of a target that has none, as with dynamic partitions."""
+    if schedule.partitions == "none" or own.partitioning_of(schedule.target) is not None:
+        return
+    name = schedule.target.job or ", ".join(schedule.target.assets)
+    for place, leaf in schedule.trigger.places(f"Schedule({schedule.name}).trigger"):
+        if leaf.clock is not None and leaf.clock.partition in ("ended", "last_ended", "current"):
+            expected = f"a target with partitions by windows of time, and none are known of {name}"
+            problem = InvalidInput(place, leaf.to_form()[leaf.kind], expected)
+            yield Mismatch(problem=problem, refused=False)
 
 
 def _made_by(place: str, leaf: Run, own: Inventory) -> Iterator[Mismatch]:

@@ -82,8 +82,24 @@ def test_runs_without_a_partition_of_what_has_some_get_a_remark(
             "constraints[0].idle.assets: got 'raw/a', expected an asset that this code location "
             "can run; it has: daily, region",
         ),
+        (
+            {
+                "trigger": on.cron("0 4 * * *", partition="current"),
+                "partitions": "each", "target": "rollup",
+            },
+            "trigger.cron: got {'expression': '0 4 * * *', 'partition': 'current'}, expected a "
+            "target with partitions by windows of time, and none are known of rollup",
+        ),
+        (
+            {
+                "trigger": on.partition_end("1h"),
+                "partitions": "range", "target": "rollup",
+            },
+            "trigger.partition_end: got {'after': '1h'}, expected a target with partitions by "
+            "windows of time, and none are known of rollup",
+        ),
     ],
-)
+)  # fmt: skip
 def test_what_can_never_be_met_is_reported(
     world: MakeWorld, fields: dict[str, Any], message: str
 ) -> None:
