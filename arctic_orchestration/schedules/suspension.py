@@ -12,6 +12,7 @@ The schedule's ``suspend_mode`` decides what happens meanwhile:
 The timeouts of waiting jobs do not run while a schedule is suspended.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
@@ -95,6 +96,11 @@ def resume(
             next_check_at=now,
         )
         takes_more = job.waiting_for == "" or (job.scope is not None and job.waiting_for)
+        has_ticked = stored.schedule.trigger.begins_with_tick and job.arrivals[0].ticked_at
+        if stored.schedule.suspend_mode == "drain" and has_ticked:
+            # The ticks of that time were ignored: the job goes on as if it had the last of them.
+            ticked = replace(job.arrivals[0], ticked_at=now)
+            queue.change(job, arrivals=(ticked, *job.arrivals[1:]))
         collected = job.state is JobState.WAITING_CONSTRAINTS and takes_more
         if collected and not stored.schedule.coalesce:
             queue.change(job, waiting_for=None)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from arctic_orchestration.errors import InvalidDefinition
-from arctic_orchestration.schedules import engine
+from arctic_orchestration.schedules import control, engine
+from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration_tests.schedules.simulated import World, at
@@ -140,3 +141,19 @@ def test_what_the_last_arrival_does_not_decide_is_refused(
     """Of each leaf only the last arrival is compared with the tick."""
     with pytest.raises(InvalidDefinition, match=expected):
         on.then(first, second)
+
+
+def test_a_job_that_outlives_a_suspension_does_not_wait_for_a_tick_that_was_ignored(
+    world: MakeWorld,
+) -> None:
+    """Ticks come at each full hour; that of 2:00 fell into the suspension."""
+    trigger = on.then(on.cron("0 * * * *"), on.partitions("a"))
+    schedule = Schedule(name="s", target="s", trigger=trigger, suspend_mode="drain", enabled=True)
+    here = world([schedule])
+    assert here.tick(3_601) == []
+    for change, second in ((control.suspend, 3_700), (control.enable, 9_000)):
+        with here.database.begin() as tx:
+            place = locations.locked(tx, "default", "here")
+            assert change(tx, here.engine.store, place, "s", at(second))
+    here.feed.arrive("a", "1", moment=at(9_600))
+    assert here.tick(9_700) == ["run-1"]
