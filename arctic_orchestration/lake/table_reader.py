@@ -87,10 +87,8 @@ def plan(
         ) from error
 
 
-def rows_of(
-    spark: SparkSession, table: Table, schema: Schema, tasks: Sequence[FileScanTask]
-) -> DataFrame:
-    """Returns all rows of the files, with the columns of the schema.
+def require_whole_files(table: Table, tasks: Sequence[FileScanTask]) -> None:
+    """Refuses files that are not read as they are.
 
     Errors:
         UnsupportedTable: rows were deleted from one of the files, or it is not Parquet.
@@ -106,6 +104,17 @@ def rows_of(
                 f"{'.'.join(table.name())}: {task.file.file_path} is "
                 f"{task.file.file_format}, expected Parquet"
             )
+
+
+def rows_of(
+    spark: SparkSession, table: Table, schema: Schema, tasks: Sequence[FileScanTask]
+) -> DataFrame:
+    """Returns all rows of the files, with the columns of the schema.
+
+    Errors:
+        UnsupportedTable: from :func:`require_whole_files`.
+    """
+    require_whole_files(table, tasks)
     columns = spark_schema(schema)
     if not tasks:
         return spark.range(0).select(

@@ -46,7 +46,7 @@ from arctic_orchestration.lake.schema import require_fitting, require_supported_
 from arctic_orchestration.lake.session import require_lake_session
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction, ancestors
 from arctic_orchestration.lake.table_properties import bool_property, require_commit_properties
-from arctic_orchestration.lake.table_reader import plan, rows_of
+from arctic_orchestration.lake.table_reader import plan, require_whole_files, rows_of
 from arctic_orchestration.lake.tables import is_locked
 
 #: Keys of the snapshot's summary.
@@ -261,6 +261,8 @@ class _Append:
 
     def _rows_that_stay(self, partial: list[FileScanTask]) -> list[DataFile]:
         assert self._replacing is not None
+        # Another writer may have deleted rows of files that an earlier attempt has rewritten.
+        require_whole_files(self._table, partial)
         paths = frozenset(task.file.file_path for task in partial)
         known, directory, files = self._rewritten
         if paths != known:

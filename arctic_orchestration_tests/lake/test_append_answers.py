@@ -1,6 +1,7 @@
 """Appends whose commit is not answered, is refused, or must not be made."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -12,6 +13,7 @@ from arctic_orchestration.errors import (
     CommitConflict,
     CommitUnknown,
     LeaseLost,
+    UnsupportedTable,
 )
 from arctic_orchestration.lake import append, ensure_table
 from arctic_orchestration.lake.table_writer import APPEND_ID
@@ -23,7 +25,9 @@ from arctic_orchestration_tests.lake.appended_rows import (
     live_files,
     rows,
 )
+from arctic_orchestration_tests.lake.delete_writer import add_position_deletes
 from arctic_orchestration_tests.lake.failing_commits import Catalogue
+from arctic_orchestration_tests.lake.row_filters import EqualTo
 
 
 @pytest.fixture
@@ -56,6 +60,25 @@ def test_lost_questions_and_refusals_are_tried_again(
     append(spark, rows(spark, (1, "JFK", 0.0)), table)
     assert ids(table) == [1]
     assert files_in(table) == live_files(table)
+
+
+def test_rows_that_another_writer_deletes_meanwhile_do_not_come_back(
+    spark: SparkSession, table: Table, catalogue: Catalogue
+) -> None:
+    """The delete is committed between two attempts, for a file that the first one has rewritten."""
+    append(spark, rows(spark, (1, "JFK", 0.0), (2, "JFK", 0.0), (3, "JFK", 0.0)).coalesce(1), table)
+    (path,) = live_files(table)
+    other = table.catalog.load_table(table.name())
+
+    def delete_the_first_row(*arguments: Any) -> Any:
+        add_position_deletes(other, {path: [0]})
+        return catalogue.refuse(*arguments)
+
+    catalogue.answers = [delete_the_first_row]
+    with pytest.raises(UnsupportedTable, match="which are not applied"):
+        append(spark, rows(spark, (4, "JFK", 0.0)), table, replacing=EqualTo("id", 2))
+    assert ids(table) == [2, 3]
+    assert live_files(table) == {path}
 
 
 def test_a_commit_that_stays_unknown_keeps_its_files(
