@@ -122,13 +122,20 @@ def rows_of(
         )
     paths = [task.file.file_path for task in tasks]
     access = file_access(spark, table.io, paths)
-    if not access.by_spark:
+    if not access.by_spark or any(map(_is_left_out, paths)):
         size = sum(task.file.file_size_in_bytes for task in tasks)
         count = min(len(paths), max(_FEWEST_TASKS, size // _BYTES_A_TASK))
         return arrow_rows(spark, table.io, schema, paths, tasks=count)
     reader = spark.read.schema(columns).options(**access.options)
     reader = reader.option("recursiveFileLookup", "true")
     return reader.parquet(*(literal_path(access.path(path)) for path in paths))
+
+
+def _is_left_out(path: str) -> bool:
+    """Returns whether Spark takes a file for a temporary one by its name, and skips it."""
+    name = path.rpartition("/")[2]
+    is_hidden = name.startswith(".") or (name.startswith("_") and "=" not in name)
+    return is_hidden or name.endswith("._COPYING_")
 
 
 def literal_path(path: str) -> str:

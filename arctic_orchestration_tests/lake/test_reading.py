@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -33,6 +34,7 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import NotFound, UnsupportedTable
 from arctic_orchestration.lake import append, ensure_table, read
+from arctic_orchestration.lake.file_metrics import describe
 from arctic_orchestration.lake.schema import spark_schema
 from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS
 from arctic_orchestration.lake.table_reader import literal_path
@@ -209,6 +211,23 @@ def test_a_table_with_position_deletes_is_refused(spark: SparkSession, catalog: 
         append(spark, spark.range(1), table, replacing=EqualTo("id", 5))
     append(spark, spark.range(20, 22), table)
     assert table.scan().to_arrow().num_rows == 11
+
+
+@pytest.mark.parametrize("name", ["_a.parquet", ".a.parquet", "a.parquet._COPYING_"])
+def test_files_that_spark_takes_for_temporary_ones_are_read(
+    spark: SparkSession, catalog: Catalog, name: str
+) -> None:
+    """Other writers may choose any name. Rows of such a file that are not replaced stay."""
+    schema = Schema(NestedField(1, "id", LongType()))
+    table = ensure_table(catalog, "lake.hidden", schema)
+    append(spark, spark.range(10, 12), table)
+    path = Path(table.location()) / "data" / name
+    pq.write_table(pa.table({"id": [1, 2, 3]}, schema=schema_to_pyarrow(schema)), path)
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as files:
+        files.append_data_file(describe(table, str(path), spec_id=0, partition=()))
+    assert sorted(row.id for row in read(spark, table).collect()) == [1, 2, 3, 10, 11]
+    append(spark, spark.range(20, 21), table, replacing=EqualTo("id", 2))
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 3, 10, 11, 20]
 
 
 def test_a_path_is_not_a_pattern() -> None:
