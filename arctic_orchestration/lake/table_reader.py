@@ -127,6 +127,8 @@ def rows_of(
         count = min(len(paths), max(_FEWEST_TASKS, size // _BYTES_A_TASK))
         return arrow_rows(spark, table.io, schema, paths, tasks=count)
     reader = spark.read.schema(columns).options(**access.options)
+    # The session may skip what it cannot read, and rows would be missing without an error.
+    reader = reader.options(ignoreCorruptFiles="false", ignoreMissingFiles="false")
     reader = reader.option("recursiveFileLookup", "true")
     return reader.parquet(*(literal_path(access.path(path)) for path in paths))
 

@@ -213,6 +213,34 @@ def test_a_table_with_position_deletes_is_refused(spark: SparkSession, catalog: 
     assert table.scan().to_arrow().num_rows == 11
 
 
+@pytest.mark.parametrize("setting", ["ignoreCorruptFiles", "ignoreMissingFiles"])
+def test_a_session_that_skips_files_loses_no_rows(
+    spark: SparkSession, catalog: Catalog, setting: str
+) -> None:
+    """Rows of a file that cannot be read are neither left out nor replaced by nothing."""
+    schema = Schema(NestedField(1, "id", LongType()))
+    table = ensure_table(catalog, "lake.damaged", schema)
+    append(spark, spark.range(10).coalesce(1), table)
+    (task,) = table.scan().plan_files()
+    path = Path(task.file.file_path)
+    whole = path.read_bytes()
+    spark.conf.set(f"spark.sql.files.{setting}", "true")
+    try:
+        found = read(spark, table)
+        if setting == "ignoreMissingFiles":
+            path.unlink()
+        else:
+            path.write_bytes(b"PAR1" + bytes(len(whole) - 4))
+        with pytest.raises(Exception, match="reading file|does not exist"):
+            found.collect()
+        with pytest.raises(Exception, match="reading file|does not exist"):
+            append(spark, spark.range(1), table, replacing=EqualTo("id", 5))
+    finally:
+        spark.conf.unset(f"spark.sql.files.{setting}")
+    path.write_bytes(whole)
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(10))
+
+
 @pytest.mark.parametrize("name", ["_a.parquet", ".a.parquet", "a.parquet._COPYING_"])
 def test_files_that_spark_takes_for_temporary_ones_are_read(
     spark: SparkSession, catalog: Catalog, name: str
