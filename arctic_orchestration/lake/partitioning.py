@@ -5,6 +5,7 @@ from a row of the finished file, so that both agree however Spark's functions tr
 1970 or an empty string.
 """
 
+from collections.abc import Callable
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -34,6 +35,8 @@ from arctic_orchestration.lake.schema import column_at, path_of
 from arctic_orchestration.lake.spark_versions import arrow_function
 
 _NULL = "null"
+#: Spark's longest decimals, and how much of the scale its arithmetic keeps in any case.
+_MOST_DIGITS, _DIGITS_KEPT = 38, 6
 _UNITS: dict[type[Transform[Any, Any]], str] = {
     YearTransform: "year",
     MonthTransform: "month",
@@ -121,6 +124,8 @@ def transformed(transform: Transform[Any, Any], source_id: int, schema: Schema) 
     if isinstance(transform, BucketTransform):
         return _bucket(column, transform, kind)
     if isinstance(transform, TruncateTransform):
+        if isinstance(kind, iceberg.DecimalType) and _is_rounded(kind):
+            return _truncated_exactly(column, transform, kind)
         return _truncated(column, transform.width, kind)
     unit = _UNITS.get(type(transform))
     if unit is None:
@@ -151,6 +156,22 @@ def _truncated(column: Column, width: int, kind: iceberg.IcebergType) -> Column:
             return column - F.pmod(column, F.lit(width))
 
 
+def _is_rounded(kind: iceberg.DecimalType) -> bool:
+    """Returns whether a difference of two of these needs a digit that Spark takes of the scale."""
+    return kind.precision == _MOST_DIGITS and kind.scale > _DIGITS_KEPT
+
+
+def _truncated_exactly(
+    column: Column, transform: TruncateTransform[Any], kind: iceberg.DecimalType
+) -> Column:
+    truncate = transform.transform(kind)
+
+    def truncated(values: pa.Array) -> pa.Array:
+        return pa.array(map(truncate, values.to_pylist()), values.type)
+
+    return _by_arrow(truncated, f"decimal({kind.precision},{kind.scale})", transform)(column)
+
+
 def _bucket(column: Column, transform: BucketTransform[Any], kind: iceberg.IcebergType) -> Column:
     # Spark's own Murmur3 differs from Iceberg's in the seed and in the last bytes of a string.
     # The workers' Python needs pyiceberg for it.
@@ -160,7 +181,13 @@ def _bucket(column: Column, transform: BucketTransform[Any], kind: iceberg.Icebe
             values = pa.array(values.to_pylist(), values.type)
         return transform.pyarrow_transform(kind)(values)
 
-    bucket_of = arrow_function(bucket, "int")
-    if bucket_of is None:
+    return _by_arrow(bucket, "int", transform)(column)
+
+
+def _by_arrow(
+    function: Callable[[pa.Array], pa.Array], returns: str, transform: Transform[Any, Any]
+) -> Callable[[Column], Column]:
+    made = arrow_function(function, returns)
+    if made is None:
         raise UnsupportedTable(f"{transform}: PySpark 3.5 cannot compute it, expected PySpark 4")
-    return bucket_of(column)
+    return made

@@ -283,6 +283,22 @@ def test_partitions_are_those_that_pyiceberg_gives_the_rows(
     assert counts(ours) == counts(reference)
 
 
+def test_decimals_of_38_digits_are_in_their_partitions(
+    spark: SparkSession, catalog: Catalog
+) -> None:
+    """Spark's difference of two of them has a digit less, and would round 5 and 6 to one number."""
+    schema = Schema(NestedField(1, "d", DecimalType(38, 18)))
+    spec = PartitionSpec(PartitionField(1, 1000, TruncateTransform(3), "part"))
+    table = ensure_table(catalog, "lake.decimals", schema, partition_spec=spec)
+    values = [decimal.Decimal(number).scaleb(-18) for number in (-1, 0, 2, 3, 5, 6)]
+    append(spark, frame(spark, schema, [(value,) for value in values] + [(None,)]), table)
+    found = {task.file.partition[0]: task.file.record_count for task in table.scan().plan_files()}
+    first, second, third, fourth = (decimal.Decimal(one).scaleb(-18) for one in (-3, 0, 3, 6))
+    assert found == {first: 1, second: 2, third: 2, fourth: 1, None: 1}
+    for value in values:
+        assert table.scan(row_filter=EqualTo("d", value)).to_arrow()["d"].to_pylist() == [value]
+
+
 def test_an_empty_text_and_a_null_are_different_partitions(
     spark: SparkSession, catalog: Catalog
 ) -> None:
