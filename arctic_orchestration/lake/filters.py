@@ -4,8 +4,6 @@ A null, and a NaN in a comparison by size, matches nothing, as in pyiceberg's ow
 """
 
 from collections.abc import Callable
-from functools import reduce
-from operator import or_
 from typing import Any
 
 import pyiceberg.types as iceberg
@@ -139,8 +137,8 @@ class _ToSpark(BoundBooleanExpressionVisitor[Column]):
         return self._column(term) != self._literal(term, literal.value)
 
     def visit_in(self, term: BoundTerm, literals: set[Any]) -> Column:
-        column = self._column(term)
-        return reduce(or_, (column == self._literal(term, value) for value in literals))
+        # One expression: thousands of comparisons are nested too deep for Spark.
+        return self._column(term).isin([self._literal(term, value) for value in literals])
 
     def visit_not_in(self, term: BoundTerm, literals: set[Any]) -> Column:
         return ~self.visit_in(term, literals)

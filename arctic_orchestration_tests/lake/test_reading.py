@@ -197,6 +197,14 @@ def test_a_filter_gives_the_rows_that_match(
     assert sorted(row.id for row in read(spark, filtered, row_filter=row_filter).collect()) == ids
 
 
+def test_a_filter_may_have_thousands_of_values(spark: SparkSession, filtered: Table) -> None:
+    """Such as the keys of rows that are to be replaced; comparisons one in another are too deep."""
+    many = set(range(2, 3000))
+    found = read(spark, filtered, row_filter=In("id", many)).collect()
+    assert sorted(row.id for row in found) == [2, 3, 4]
+    assert [row.id for row in read(spark, filtered, row_filter=NotIn("id", many)).collect()] == [1]
+
+
 def test_a_table_with_position_deletes_is_refused(spark: SparkSession, catalog: Catalog) -> None:
     """Reading past a delete would bring deleted rows back, and replacing would write them down."""
     schema = Schema(NestedField(1, "id", LongType()))
