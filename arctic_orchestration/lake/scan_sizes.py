@@ -12,6 +12,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.lake.manifests import UNREADABLE, snapshot_manifests
+from arctic_orchestration.lake.null_partitions import compare_nulls
+
+compare_nulls()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,11 +15,13 @@ from arctic_orchestration.lake.arrow_rows import arrow_rows
 from arctic_orchestration.lake.avro_doubles import read_exactly
 from arctic_orchestration.lake.file_access import file_access
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
+from arctic_orchestration.lake.null_partitions import compare_nulls
 from arctic_orchestration.lake.schema import require_supported, spark_schema
 from arctic_orchestration.lake.session import require_lake_session
 from arctic_orchestration.lake.supported_formats import require_supported_format
 
 read_exactly()
+compare_nulls()
 
 #: as Spark splits files, where it reads them itself
 _BYTES_A_TASK = 128 * 1024 * 1024

@@ -1,5 +1,6 @@
 """Appends that are repeated, that replace, that do not fit, and that are not answered."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from arctic_orchestration.errors import (
     UnsupportedTable,
 )
 from arctic_orchestration.lake import append, ensure_table, read
+from arctic_orchestration.lake.scan_sizes import scan_size
 from arctic_orchestration_tests.lake.appended_rows import (
     BY_ORIGIN,
     SCHEMA,
@@ -49,6 +51,7 @@ from arctic_orchestration_tests.lake.row_filters import (
     LessThan,
     LessThanOrEqual,
     NotEqualTo,
+    Or,
 )
 
 
@@ -131,6 +134,19 @@ def test_rows_that_do_not_match_stay(
     kept = {row.id: (row.origin, row.delay) for row in read(spark, table).collect()}
     if 4 in stay:
         assert kept[4] == ("LGA", 1.0)
+
+
+@pytest.mark.parametrize("compared", [LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual])
+def test_a_null_partition_is_compared(
+    spark: SparkSession, table: Table, compared: Callable[[str, object], BooleanExpression]
+) -> None:
+    """A filter may select the rows of a null partition by one part, and compare them by another."""
+    append(spark, rows(spark, (1, None, 0.0), (2, "JFK", 0.0), (3, None, 9.0)), table)
+    either = Or(EqualTo("delay", 0.0), compared("origin", "KKK"))
+    assert sorted(row.id for row in read(spark, table, row_filter=either).collect()) == [1, 2]
+    assert scan_size(table, either, table.snapshots()[-1]).files == 2
+    append(spark, rows(spark, (4, "LGA", 0.0)), table, replacing=either)
+    assert ids(table) == [3, 4]
 
 
 @pytest.mark.parametrize(
