@@ -255,7 +255,7 @@ class _Append:
         partial = [
             task
             for task in tasks
-            if task.residual != AlwaysTrue() and strict(task.file) != ROWS_MUST_MATCH
+            if task.residual != AlwaysTrue() and not _matches_whole(strict, task.file)
         ]
         return [task.file for task in tasks], self._rows_that_stay(partial)
 
@@ -324,6 +324,15 @@ class _Append:
         else:
             return
         raise CommitConflict(f"{'.'.join(self._table.name())}: {what} during the append; try again")
+
+
+def _matches_whole(strict: Callable[[DataFile], bool], file: DataFile) -> bool:
+    """Returns whether all rows of a file are known to match, by its statistics."""
+    try:
+        return strict(file) == ROWS_MUST_MATCH
+    except ValueError:
+        # pyiceberg does not find the fields of structs: the rows decide.
+        return False
 
 
 def _recorded(table: Table, key: str, value: str) -> Snapshot | None:

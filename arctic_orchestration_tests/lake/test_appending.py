@@ -17,6 +17,7 @@ from pyiceberg.types import (
     ListType,
     LongType,
     NestedField,
+    StringType,
     StructType,
     TimeType,
     UUIDType,
@@ -134,6 +135,20 @@ def test_rows_that_do_not_match_stay(
     kept = {row.id: (row.origin, row.delay) for row in read(spark, table).collect()}
     if 4 in stay:
         assert kept[4] == ("LGA", 1.0)
+
+
+def test_rows_are_replaced_by_a_field_of_a_struct(spark: SparkSession, catalog: Catalog) -> None:
+    """Statistics of such fields decide nothing, not even where no value is null."""
+    inside = StructType(NestedField(3, "origin", StringType()))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "flight", inside))
+    table = ensure_table(catalog, "lake.structs", schema)
+    kind = "id long, flight struct<origin:string>"
+    append(spark, spark.createDataFrame([(1, ("JFK",)), (2, ("LGA",))], kind).coalesce(1), table)
+    jfk = spark.createDataFrame([(3, ("JFK",))], kind)
+    append(spark, jfk, table, replacing=EqualTo("flight.origin", "JFK"))
+    assert ids(table) == [2, 3]
+    append(spark, jfk, table, replacing=NotEqualTo("flight.origin", "EWR"))
+    assert ids(table) == [3]
 
 
 @pytest.mark.parametrize("compared", [LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual])
