@@ -16,7 +16,6 @@ import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput, TransitionRefused
 from arctic_orchestration.schedules import cycles, deletions, suspension
-from arctic_orchestration.schedules.discarded_jobs import with_discard
 from arctic_orchestration.schedules.inventory import inventories, job_assets
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.lookup import schedule_by_name, schedule_rows
@@ -129,6 +128,7 @@ def apply(
     by_name = {schedule.name: schedule for schedule in wanted}
     stored = {old.name: old for old in store.in_location(tx, location.id)}
     rows = schedule_rows(tx, location.id)
+    changed = []
     for change in difference.updated:
         if change.problem is not None:
             gone = [rows[change.name].id]
@@ -145,12 +145,10 @@ def apply(
                 statuses={change.name: ScheduleStatus(rows[change.name].status)},
             )
             continue
-        old = stored[change.name]
-        lost = suspension.discard_waiting(
-            tx, old.id, "the schedule was updated", now, actor=actor.name
-        )
-        why = with_discard(reason, lost)
-        store.replace(tx, location, old, by_name[change.name], now, reason=why, actor=actor.name)
+        changed.append((stored[change.name], by_name[change.name]))
+    ids, why = [old.id for old, _ in changed], "the schedule was updated"
+    lost = suspension.discard_all_waiting(tx, ids, why, now, actor=actor.name)
+    store.replace_all(tx, location, changed, now, reason=reason, actor=actor.name, lost=lost)
     # A declared schedule that a person deleted belongs to the code again.
     back = deletions.restored(tx, location, [one.name for one in difference.created])
     for origin in Origin:

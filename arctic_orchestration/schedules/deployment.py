@@ -11,12 +11,12 @@ from arctic_orchestration.notifications import outbox
 from arctic_orchestration.notifications.outbox import News, Notice
 from arctic_orchestration.schedules import deletions
 from arctic_orchestration.schedules import location as locations
-from arctic_orchestration.schedules.discarded_jobs import Discard, with_discard
+from arctic_orchestration.schedules.discarded_jobs import Discard
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule, Target, digest
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_schedule import Origin, ScheduleStatus, StoredSchedule
-from arctic_orchestration.schedules.suspension import discard_waiting
+from arctic_orchestration.schedules.suspension import discard_all_waiting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +111,7 @@ def _write(
     counts: Counter[str] = Counter()
     actor = location.owner or ""
     new: list[Schedule] = []
+    changed: list[tuple[StoredSchedule, Schedule]] = []
     for name, schedule in wanted.items():
         old = stored.get(name)
         if old is None:
@@ -118,12 +119,13 @@ def _write(
         elif old.origin is not Origin.CODE:
             counts["name_taken"] += 1
         elif digest([old.schedule]) != digest([schedule]):
-            discard = discard_waiting(tx, old.id, "the schedule was updated", now, actor=actor)
-            if discard is not None:
-                lost[name] = discard
-            reason = with_discard("deployed", discard)
-            store.replace(tx, location, old, schedule, now, reason=reason, actor=actor)
-            counts["updated"] += 1
+            changed.append((old, schedule))
+    # A statement for each of thousands of schedules would exceed the timeout of a tick.
+    ids, why = [old.id for old, _ in changed], "the schedule was updated"
+    discarded = discard_all_waiting(tx, ids, why, now, actor=actor)
+    lost.update((old.name, discarded[old.id]) for old, _ in changed if old.id in discarded)
+    store.replace_all(tx, location, changed, now, reason="deployed", actor=actor, lost=discarded)
+    counts["updated"] += len(changed)
     store.add(
         tx, location, new, Origin.CODE, now, reason="deployed", actor=actor, statuses=statuses
     )

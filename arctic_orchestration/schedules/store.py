@@ -23,7 +23,7 @@ from arctic_orchestration.schedules.stored_schedule import (
     takes_events,
 )
 from arctic_orchestration.schedules.triggers import Leaf, kept_for_all
-from arctic_orchestration.state import dialect
+from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.tables import is_active, jobs, schedule_keys, schedules
 
 #: how many parsed schedules a process caches
@@ -216,20 +216,43 @@ class ScheduleStore:
         An unchanged time leaf keeps its timer, so that a tick missed during the change is still
         made up.
         """
-        tx.execute(
-            sa.update(schedules)
-            .where(schedules.c.id == stored.id)
-            .values(version=stored.version + 1, spec=json.dumps(schedule.to_form()), updated_at=now)
+        self.replace_all(tx, location, [(stored, schedule)], now, reason=reason, actor=actor)
+
+    def replace_all(
+        self,
+        tx: sa.Connection,
+        location: Location,
+        changed: Sequence[tuple[StoredSchedule, Schedule]],
+        now: datetime,
+        *,
+        reason: str = "",
+        actor: str = "",
+        lost: Mapping[str, Discard] | None = None,
+    ) -> None:
+        """Like :meth:`replace`, for each schedule and its new definition, in few statements.
+
+        ``lost`` has what was discarded with a schedule, by its id.
+        """
+        if not changed:
+            return
+        rows = [(old.version + 1, json.dumps(new.to_form()), now, old.id) for old, new in changed]
+        bulk_rows.update_rows(tx, schedules, ("version", "spec", "updated_at"), rows)
+        these = [(old.id, old.name, old.version + 1) for old, _ in changed]
+        schedule_history.record(
+            tx, location, these, Action.UPDATED, reason, now, actor=actor, lost=lost
         )
-        this = (stored.id, stored.name, stored.version + 1)
-        schedule_history.record(tx, location, [this], Action.UPDATED, reason, now, actor=actor)
-        tx.execute(sa.delete(schedule_keys).where(schedule_keys.c.schedule_id == stored.id))
-        self._index(tx, location, [(stored.id, schedule)])
-        taking = takes_events(stored.status, schedule)
-        same = _same_leaves(stored.leaves, schedule.trigger.leaves) if taking else {}
-        timers.carry_over(tx, location, stored.id, same)
-        if taking:
-            timers.start(tx, location, [(stored.id, schedule)], now)
+        ids = [old.id for old, _ in changed]
+        tx.execute(
+            sa.delete(schedule_keys).where(dialect.among(tx, schedule_keys.c.schedule_id, ids))
+        )
+        self._index(tx, location, [(old.id, new) for old, new in changed])
+        taking = {old.id: new for old, new in changed if takes_events(old.status, new)}
+        same = {
+            old.id: _same_leaves(old.leaves, new.trigger.leaves) if old.id in taking else {}
+            for old, new in changed
+        }
+        timers.carry_over(tx, location, same)
+        timers.start(tx, location, list(taking.items()), now)
 
     def remove(
         self,

@@ -12,6 +12,7 @@ The schedule's ``suspend_mode`` decides what happens meanwhile:
 The timeouts of waiting jobs do not run while a schedule is suspended.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -24,6 +25,7 @@ from arctic_orchestration.schedules.jobs import Job, JobState
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_schedule import ScheduleStatus, StoredSchedule
+from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import is_launching, is_waiting, jobs
 
 _REASON = "the schedule was suspended"
@@ -112,10 +114,17 @@ def discard_waiting(
     tx: sa.Connection, schedule_id: str, reason: str, now: datetime, *, actor: str = ""
 ) -> Discard | None:
     """Discards the waiting jobs of a schedule; returns what was lost, or None."""
-    lost = waiting_of(tx, [schedule_id]).get(schedule_id)
-    deferred_arrivals.forget(tx, [schedule_id])
+    return discard_all_waiting(tx, [schedule_id], reason, now, actor=actor).get(schedule_id)
+
+
+def discard_all_waiting(
+    tx: sa.Connection, schedule_ids: Sequence[str], reason: str, now: datetime, *, actor: str = ""
+) -> Mapping[str, Discard]:
+    """Discards the waiting jobs of schedules; returns what was lost, by the schedule's id."""
+    lost = waiting_of(tx, schedule_ids)
+    deferred_arrivals.forget(tx, schedule_ids)
     queue = JobQueue(tx, now, actor=actor)
-    waiting = queue.load(jobs.c.schedule_id == schedule_id, is_waiting)
+    waiting = queue.load(dialect.among(tx, jobs.c.schedule_id, schedule_ids), is_waiting)
     for job in waiting:
         queue.move(job, JobState.DISCARDED, reason, next_check_at=None, held_by=None, ended_at=now)
     queue.flush()

@@ -79,23 +79,25 @@ def stop(tx: sa.Connection, schedule_id: str, *, but: Sequence[int] = ()) -> Non
     tx.execute(sa.delete(timers).where(these))
 
 
-def carry_over(
-    tx: sa.Connection, location: Location, schedule_id: str, to: Mapping[int, int]
-) -> None:
-    """Transfers the timers of leaves to others, from old to new numbers; deletes the rest."""
-    query = sa.select(timers.c.leaf, timers.c.due_at, timers.c.last_at)
-    running = tx.execute(query.where(timers.c.schedule_id == schedule_id)).all()
-    stop(tx, schedule_id)
+def carry_over(tx: sa.Connection, location: Location, to: Mapping[str, Mapping[int, int]]) -> None:
+    """Transfers the timers of leaves to others, from old to new numbers; deletes the rest.
+
+    ``to`` has the numbers by the ids of the schedules.
+    """
+    columns = timers.c.schedule_id, timers.c.leaf, timers.c.due_at, timers.c.last_at
+    these = dialect.among(tx, timers.c.schedule_id, list(to))
+    running = tx.execute(sa.select(*columns).where(these)).all()
+    tx.execute(sa.delete(timers).where(these))
     rows = [
         {
-            "schedule_id": schedule_id,
-            "leaf": to[row.leaf],
+            "schedule_id": row.schedule_id,
+            "leaf": to[row.schedule_id][row.leaf],
             "location_id": location.id,
             "due_at": row.due_at,
             "last_at": row.last_at,
         }
         for row in running
-        if row.leaf in to
+        if row.leaf in to[row.schedule_id]
     ]
     if rows:
         tx.execute(sa.insert(timers), rows)

@@ -1,5 +1,7 @@
 """What one transaction writes: a flood must not make a tick longer than Dagster allows."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -51,6 +53,19 @@ def _ticks(here: World) -> list[int]:
     return added
 
 
+@contextmanager
+def statements_of(database: Database) -> Iterator[list[str]]:
+    """The statements that are executed inside the block."""
+    found: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        found.append(statement)
+
+    sa.event.listen(database.engine, "before_cursor_execute", note)
+    yield found
+    sa.event.remove(database.engine, "before_cursor_execute", note)
+
+
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriber, "ROWS_AT_ONCE", _ROWS)
@@ -100,22 +115,45 @@ def test_many_jobs_take_as_many_statements_as_few(
     fields |= {"trigger": on.partitions("a"), "enabled": True}
     here = World(database, [Schedule(name="s", target="s", **fields)])
     here.tick(0)
-    statements: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        statements.append(statement)
-
-    sa.event.listen(database.engine, "before_cursor_execute", note)
     counts = []
     for first, number in ((1, 3), (100, 3), (200, 40)):
         for key in range(number):
             # No two are adjacent.
             here.feed.arrive("a", str(first + 2 * key))
-        statements.clear()
-        for tick in range(3):
-            # The ranges that were split from one job are checked in the next tick.
-            here.tick(first + tick)
+        with statements_of(database) as statements:
+            for tick in range(3):
+                # The ranges that were split from one job are checked in the next tick.
+                here.tick(first + tick)
         counts.append(len(statements))
-    sa.event.remove(database.engine, "before_cursor_execute", note)
     assert len(here.dagster.requests) == 46
+    assert counts[1] == counts[2]
+
+
+def _hourly(number: int, count: int) -> list[Schedule]:
+    trigger = on.partitions("a", count=count) | on.cron("0 * * * *")
+    return [
+        Schedule(name=f"s{one}", target="s", trigger=trigger, enabled=True) for one in range(number)
+    ]
+
+
+def test_many_changed_schedules_take_as_many_statements_as_few(database: Database) -> None:
+    """5,000 of them, one by one, were a minute of statements on Postgres: no tick could end."""
+    counts = []
+    for cluster, number in (("first", 3), ("few", 3), ("many", 40)):
+        here = World(database, _hourly(number, count=2), cluster=cluster)
+        here.tick(0)
+        # Each schedule has a job that is discarded, and a timer that stays.
+        here.feed.arrive("a", "1")
+        here.tick(1)
+        here.schedules = _hourly(number, count=3)
+        here.engine = here.new_engine()
+        with statements_of(database) as statements:
+            assert here.engine.tick(at(2)).counts["updated"] == number
+        counts.append(len(statements))
+        for partition in ("2", "3"):
+            here.feed.arrive("a", partition)
+        assert here.tick(3) == []
+        here.feed.arrive("a", "4")
+        assert len(here.tick(4)) == number
+        assert len(here.tick(3600)) == number
     assert counts[1] == counts[2]
