@@ -124,7 +124,7 @@ class Lifecycle:
         """
         counts: Counter[str] = Counter()
         now = self._register(counts)
-        self._reconciler.reconcile(self.runs, counts)
+        self._reconciler.reconcile(self.runs, counts, steady.monotonic() + _TICK_SECONDS)
         self._look_at_due(counts)
         requests = self._run_requests()
         counts["requested"] = len(requests)

@@ -13,7 +13,7 @@ Functions take ``time``, the source of the time: in tests a fixed clock. It is a
 database, and after the row is locked where that matters.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -200,6 +200,33 @@ def renew(
         .values(expires_at=time(tx) + life, **seen)
     )
     return changed.rowcount == 1
+
+
+def renew_all(
+    tx: sa.Connection,
+    held: Sequence[tuple[str, str, int]],
+    *,
+    life: timedelta = LEASE,
+    time: Time = database_time,
+) -> int:
+    """Renews leases of runs that have not begun, given as task, owner and token.
+
+    It locks the rows of many tasks, in their order, and those of no submission.
+
+    Cost: two statements, whatever their number.
+
+    Returns:
+        how many were renewed: not those of a task with another owner, or whose run has begun.
+    """
+    col = tasks.c
+    these = dialect.among(tx, col.task, [task for task, _, _ in held])
+    query = sa.select(col.task, col.owner, col.token).where(these, col.begun_at.is_(None))
+    rows = tx.execute(query.order_by(col.task).with_for_update())
+    given = set(held)
+    mine = [row.task for row in rows if (row.task, row.owner, row.token) in given]
+    renewed = sa.update(tasks).where(dialect.among(tx, col.task, mine))
+    tx.execute(renewed.values(expires_at=time(tx) + life))
+    return len(mine)
 
 
 def renew_with_new_token(

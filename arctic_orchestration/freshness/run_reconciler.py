@@ -6,6 +6,8 @@ cannot report, is detected by its status in Dagster or by its lease.
 """
 
 import logging
+import math
+import time as steady
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +41,8 @@ RAISED = "failed: "
 SILENT = "fell silent: "
 #: how long the run of an asset may take, from its observed start, to begin as a task
 BEGINS_WITHIN = timedelta(minutes=15)
+#: leases of queued runs that are renewed in one transaction
+_RENEWED_AT_ONCE = 500
 #: how long a run that raised and has not ended may pause before Dagster retries its step
 RETRIED_WITHIN = timedelta(hours=1)
 
@@ -57,11 +61,18 @@ class RunReconciler:
     outcomes: Outcomes
     outdated: Outdated = lambda *_: False
 
-    def reconcile(self, runs: FailureLookup, counts: Counter[str]) -> None:
+    def reconcile(
+        self, runs: FailureLookup, counts: Counter[str], give_up_at: float = math.inf
+    ) -> None:
         """Reconciles the runs of all submissions that own their task.
 
-        Cost: two statements of the state database and at most two of Dagster's, and a transaction
-        for each submission with changes.
+        Cost: two statements of the state database and at most two of Dagster's, a transaction for
+        hundreds of queued runs, whose leases are renewed, and one for each submission with changes.
+
+        Args:
+            runs: the lookup of Dagster's runs.
+            counts: what was done is added here.
+            give_up_at: the steady time after which submissions with changes are deferred.
 
         Errors:
             DatabaseUnavailable: a database did not answer.
@@ -74,11 +85,21 @@ class RunReconciler:
             now = self.outcomes.time(tx)
             rows = ownership.rows_of(tx, sorted({one.task for one in owning_ones}))
         seen = _looked_up(owning_ones, runs)
+        queued: list[Submission] = []
+        changed: list[tuple[Submission, RunView | None]] = []
         for submission in owning_ones:
             run = seen.get(submission.id)
             row = rows.get(submission.task) or TaskRow(task=submission.task)
             if not self._has_news(submission, row, run, now):
                 continue
+            if _is_queued(submission, row, run):
+                queued.append(submission)
+            else:
+                changed.append((submission, run))
+        self._renew(queued, counts)
+        for submission, run in changed:
+            if steady.monotonic() > give_up_at:
+                return
             try:
                 self._reconcile(submission, run, _why_failed(run, runs), counts)
             except DatabaseUnavailable:
@@ -87,6 +108,15 @@ class RunReconciler:
                 # The other submissions are still reconciled; the next tick retries this one.
                 _log.warning("submission %s could not be reconciled", submission.id, exc_info=error)
                 counts["troubled"] += 1
+
+    def _renew(self, queued: Sequence[Submission], counts: Counter[str]) -> None:
+        """Renews the leases of queued runs: thousands, one by one, would fill a tick."""
+        held = [(one.task, one.owner, one.token) for one in queued if one.token is not None]
+        life, time = self.outcomes.life, self.outcomes.time
+        for first in range(0, len(held), _RENEWED_AT_ONCE):
+            some = held[first : first + _RENEWED_AT_ONCE]
+            with self.database.begin() as tx:
+                counts["renewed"] += ownership.renew_all(tx, some, life=life, time=time)
 
     def _has_news(
         self, submission: Submission, row: TaskRow, run: RunView | None, now: datetime
@@ -281,6 +311,18 @@ def _looked_up(owning_ones: Sequence[Submission], runs: FailureLookup) -> dict[s
     found = runs.run_statuses(list(ids)) if ids else {}
     seen.update((ids[id], run) for id, run in found.items())
     return seen
+
+
+def _is_queued(submission: Submission, row: TaskRow, run: RunView | None) -> bool:
+    """Returns whether only the lease is to be renewed: the run was requested, and not started."""
+    if (row.owner, row.token) != (submission.owner, submission.token) or row.begun_at is not None:
+        return False
+    if submission.deadline_at is not None:
+        return False
+    if run is None:
+        return submission.run_id is None
+    is_on_its_way = run.status in (RunStatus.QUEUED, RunStatus.STARTING)
+    return is_on_its_way and submission.run_id == run.run_id
 
 
 def _is_gone(submission: Submission, row: TaskRow) -> bool:
