@@ -9,13 +9,12 @@ import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-import sqlalchemy as sa
-
 from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.schedules import resources, timers
 from arctic_orchestration.schedules.constraints import Constraint, Decision, Verdict
 from arctic_orchestration.schedules.constraints.concurrency import Concurrency
+from arctic_orchestration.schedules.due_work import DUE, Due
 from arctic_orchestration.schedules.facts import Gathered, JobFacts, Surroundings
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.job_splitter import by_range, join, partitions_of
@@ -33,10 +32,8 @@ from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.targets import Problem, Targets, not_looked_up, problem_of
 from arctic_orchestration.schedules.trigger_evaluation import evaluate_trigger, fired_by
 from arctic_orchestration.schedules.triggers.base import NOTHING
-from arctic_orchestration.state.tables import is_waiting, jobs
+from arctic_orchestration.state.tables import jobs
 
-#: jobs checked in one transaction, the most urgent first
-CHECKED_AT_ONCE = 500
 _NEXT_TICK = timedelta(seconds=1)
 #: A release wakes the jobs that wait for it; this interval covers a release that was missed.
 _LOOK_ANYWAY = timedelta(seconds=30)
@@ -45,15 +42,6 @@ SUSPENDED = "the schedule is suspended, and launches what it collects when it is
 UNREADABLE_SCHEDULE = "its schedule cannot be read"
 #: Causes of jobs that no constraint holds: the schedule, and what is not there or not looked up.
 BY_SUSPENSION, BY_UNREADABLE_SCHEDULE, BY_TARGET = "suspended", "unreadable_schedule", "target"
-
-
-_DUE = (
-    sa.select(jobs)
-    .where(jobs.c.location_id == sa.bindparam("here"), jobs.c.next_check_at <= sa.bindparam("now"))
-    .where(is_waiting)
-    .order_by(jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
-    .limit(CHECKED_AT_ONCE)
-)
 
 
 class Checker:
@@ -84,10 +72,10 @@ class Checker:
         names = ("checked", "fired", "admitted", "held", "failed", "discarded")
         self._counts = dict.fromkeys(names, 0)
 
-    def check(self) -> dict[str, int]:
-        """Checks the due jobs, the most urgent first; returns counts."""
+    def check(self, query: Due = DUE) -> dict[str, int]:
+        """Checks the due jobs that a query returns, in its order; returns counts."""
         given = {"here": self._location.id, "now": self._now}
-        due = self._queue.load(query=_DUE, given=given)
+        due = self._queue.load(query=query, given=given)
         if not due:
             return self._counts
         stored = self._store.by_ids(self._queue.tx, {job.schedule_id for job in due})

@@ -1,13 +1,22 @@
 """What a tick must do after it has read the events."""
 
+from collections.abc import Iterator
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.other_runs import VERIFY_EVERY
 from arctic_orchestration.state.tables import in_state, is_launching, is_waiting, jobs, runs
+
+#: jobs checked in one transaction
+CHECKED_AT_ONCE = 500
+#: Transactions of checks in one tick, which then hands out requests. The most urgent jobs may be
+#: due again before all others were checked: the second half serves those that are due the longest.
+CHECKS_PER_TICK = 20
+
+Due: TypeAlias = sa.Select[Any]
 
 
 class Work(NamedTuple):
@@ -26,8 +35,19 @@ def has_work(tx: sa.Connection, location: Location, now: datetime) -> Work:
     return Work(runs=bool(row.runs), jobs=bool(row.jobs))
 
 
+def rounds() -> Iterator[Due]:
+    """Yields the queries of the checks of one tick, one after the other."""
+    for number in range(CHECKS_PER_TICK):
+        yield DUE if number < CHECKS_PER_TICK // 2 else _LONGEST_DUE
+
+
 _HERE = jobs.c.location_id == sa.bindparam("here")
 _IS_DUE = jobs.c.next_check_at <= sa.bindparam("now")
+_WAITS = sa.select(jobs).where(_HERE, _IS_DUE, is_waiting).limit(CHECKED_AT_ONCE)
+_BY_URGENCY = (jobs.c.priority.desc(), jobs.c.created_at, jobs.c.id)
+#: the due jobs that are checked together, the most urgent first
+DUE: Due = _WAITS.order_by(*_BY_URGENCY)
+_LONGEST_DUE: Due = _WAITS.order_by(jobs.c.next_check_at, *_BY_URGENCY)
 _WORK = sa.select(
     (
         sa.exists().where(_HERE, is_launching)

@@ -34,6 +34,7 @@ from arctic_orchestration.schedules import (
     clock_jumps,
     deferred_arrivals,
     deployment,
+    due_work,
     launch_requests,
     location_binding,
     refused_requests,
@@ -42,9 +43,9 @@ from arctic_orchestration.schedules import (
     timers,
 )
 from arctic_orchestration.schedules import location as locations
-from arctic_orchestration.schedules.checker import CHECKED_AT_ONCE, Checker
+from arctic_orchestration.schedules.checker import Checker
 from arctic_orchestration.schedules.collector_pause import collector_paused
-from arctic_orchestration.schedules.due_work import Work, has_work
+from arctic_orchestration.schedules.due_work import Due, Work, has_work
 from arctic_orchestration.schedules.event_intake import EVENTS_AT_ONCE, begin, read
 from arctic_orchestration.schedules.facts import Surroundings
 from arctic_orchestration.schedules.hand_out_leases import NoTicks, Ticks
@@ -179,9 +180,9 @@ class Engine:
             if work.runs or keeps_house:
                 ended = self._look_up(now, counts, moves, keeps_house=keeps_house)
             # The constraints of a job fired by time are evaluated in the next round.
-            while True:
-                checked, fired = self._check(now, counts, moves, behind=more)
-                if checked < CHECKED_AT_ONCE and not fired:
+            for due in due_work.rounds():
+                checked, fired = self._check(now, counts, moves, due, behind=more)
+                if checked < due_work.CHECKED_AT_ONCE and not fired:
                     break
             if work.runs or counts["admitted"]:
                 requests = self._hand_out(now, moves, ended)
@@ -323,14 +324,14 @@ class Engine:
         return ended
 
     def _check(
-        self, now: datetime, counts: Counter[str], moves: list[JobMove], *, behind: bool
+        self, now: datetime, counts: Counter[str], moves: list[JobMove], due: Due, *, behind: bool
     ) -> tuple[int, int]:
         with self.database.begin() as tx:
             location = self._locked(tx)
             queue = JobQueue(tx, now)
             checked = Checker(
                 queue, location, self.store, self.targets, self.surroundings, behind=behind
-            ).check()
+            ).check(due)
             queue.flush()
             counts.update(checked)
         moves += queue.moves

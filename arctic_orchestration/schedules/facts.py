@@ -46,6 +46,8 @@ class Gathered:
         self._now = now
         self._held: dict[str, set[str]] = {}
         self._launches: dict[str, dict[str, datetime]] = {}
+        #: the answers about launches, until a job is admitted: thousands of jobs ask the same
+        self._sorted: dict[tuple[tuple[str, ...], datetime], list[datetime]] = {}
         self._ends: dict[tuple[str, str], datetime] = {}
         self._loads: dict[str, float | None] = {}
         #: jobs whose runs no measurement includes yet
@@ -95,6 +97,7 @@ class Gathered:
         for name in names:
             self._held.setdefault(name, set()).add(job_id)
             self._launches.setdefault(name, {})[job_id] = self._now
+        self._sorted.clear()
 
     def is_held(self, name: str) -> bool:
         """Returns whether a job or run holds a resource."""
@@ -104,12 +107,14 @@ class Gathered:
         """Returns how many runs hold one of the resources, or are on their way to."""
         return len(set().union(*(self._held.get(name, set()) for name in names)))
 
-    def launches(self, names: tuple[str, ...], since: datetime) -> list[datetime]:
+    def launches(self, names: tuple[str, ...], since: datetime) -> Sequence[datetime]:
         """Returns when holders of the resources were launched after ``since``, in order."""
-        holders: dict[str, datetime] = {}
-        for name in names:
-            holders.update(self._launches.get(name, {}))
-        return sorted(at for at in holders.values() if at > since)
+        if (names, since) not in self._sorted:
+            holders: dict[str, datetime] = {}
+            for name in names:
+                holders.update(self._launches.get(name, {}))
+            self._sorted[names, since] = sorted(at for at in holders.values() if at > since)
+        return self._sorted[names, since]
 
     def last_end(self, names: tuple[str, ...], statuses: tuple[str, ...]) -> datetime | None:
         """Returns when the last run of the resources ended in one of the statuses."""

@@ -45,9 +45,7 @@ class Rate(Constraint):
         return self.per
 
     def decide(self, facts: Facts, now: datetime) -> Verdict:
-        since = now - self.per
-        known = facts.launches(self.resources(facts.targets), since)
-        launches = [at for at in known if at > since]
+        launches = facts.launches(self.resources(facts.targets), now - self.per)
         what = "this target" if self.group is None else f"group {self.group}"
         reason = f"{len(launches)} of {self.limit} launches of {what}"
         reason += f" within {format_duration(self.per)}"
