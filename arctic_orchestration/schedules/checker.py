@@ -32,7 +32,7 @@ from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.targets import Problem, Targets, not_looked_up, problem_of
 from arctic_orchestration.schedules.trigger_evaluation import evaluate_trigger, fired_by
 from arctic_orchestration.schedules.triggers.base import NOTHING
-from arctic_orchestration.state.tables import jobs
+from arctic_orchestration.state.tables import in_state, is_constrained, is_waiting, jobs
 
 _NEXT_TICK = timedelta(seconds=1)
 #: A release wakes the jobs that wait for it; this interval covers a release that was missed.
@@ -67,6 +67,8 @@ class Checker:
         self._facts = Gathered(queue.tx, location, surroundings or Surroundings(), queue.now)
         #: by schedule: jobs that may join a range, by partition, and the range of each partition
         self._adjacent: dict[str, tuple[dict[str, Job], dict[str, Sequence[str]]]] = {}
+        #: schedules of admitted jobs whose timers were restarted
+        self._restarted: set[str] = set()
         #: what admitted jobs hold from now on: resource, job and time
         self._holds: list[tuple[str, str, datetime]] = []
         names = ("checked", "fired", "admitted", "held", "failed", "discarded")
@@ -222,7 +224,7 @@ class Checker:
             self._facts.admitted(job.id, held)
             self._holds.extend((name, job.id, self._now) for name in sorted(held))
         if stored.restarted:
-            self._restart(job, stored)
+            self._restart(stored)
         self._counts["admitted"] += 1
         launch = self._store.launch_of(stored, fired_by(schedule, job))
         self._queue.move(
@@ -271,7 +273,8 @@ class Checker:
             for other in self._queue.load(
                 jobs.c.schedule_id == stored.id,
                 jobs.c.scope.is_not(None),
-                jobs.c.state == JobState.WAITING_CONSTRAINTS.value,
+                is_waiting,
+                is_constrained,
             )
             if self._waits(other)
             and other.partition_start == other.partition_end == other.scope
@@ -295,17 +298,21 @@ class Checker:
             verdict.decision is Decision.ADMIT for verdict in verdicts
         )
 
-    def _restart(self, job: Job, stored: StoredSchedule) -> None:
+    def _restart(self, stored: StoredSchedule) -> None:
         """Restarts the timers that count from a launch, and withdraws their ticks.
 
         A tick from before the launch that is kept in the next job no longer counts.
         """
+        if stored.id in self._restarted:
+            # Nothing has arrived since: this transaction holds the location.
+            return
+        self._restarted.add(stored.id)
         leaves = stored.restarted
         timers.restart(self._queue.tx, [(stored, leaf, self._now) for leaf in leaves])
         following = self._queue.load(
             jobs.c.schedule_id == stored.id,
-            jobs.c.state == JobState.WAITING_TRIGGER.value,
-            jobs.c.id != job.id,
+            is_waiting,
+            in_state("waiting_trigger"),
         )
         for other in following:
             arrivals = list(self._queue.current(other).arrivals)

@@ -106,13 +106,15 @@ def test_a_common_event_joins_all_partitions_that_wait(lake: MakeWorld) -> None:
 
 
 @pytest.mark.parametrize("fields", [
-    {"partitions": "each", "coalesce": False}, {"partitions": "range"},
-], ids=["a job for each event", "a job for each range"])  # fmt: skip
+    {"partitions": "each", "coalesce": False},
+    {"partitions": "range"},
+    {"trigger": on.elapsed("1d") | on.partitions("a"), "coalesce": False},
+], ids=["a job for each event", "a job for each range", "restarted timers"])  # fmt: skip
 def test_many_jobs_take_as_many_statements_as_few(
     database: Database, fields: dict[str, Any]
 ) -> None:
     """20,000 of them, one by one, were 27 to 45 s of statements on Postgres."""
-    fields |= {"trigger": on.partitions("a"), "enabled": True}
+    fields = {"trigger": on.partitions("a"), "enabled": True, **fields}
     here = World(database, [Schedule(name="s", target="s", **fields)])
     here.tick(0)
     counts = []
