@@ -41,7 +41,8 @@ LONGEST_LIMIT = timedelta(days=1)
 _STALE_AFTER = timedelta(days=1)
 #: no older notice is sent, so that reading the sent messages has an end
 _OLDEST = LONGEST_LIMIT + _STALE_AFTER
-_PRUNED_AT_ONCE = 500
+#: notices that one call deletes
+PRUNED_AT_ONCE = 500
 #: A failure beside the channels that have the notice; no name of a channel has a space. Earlier
 #: versions read it as a channel that they do not have.
 _FAILURE = re.compile(r"(\S+) failed ([0-9]+)")
@@ -263,7 +264,7 @@ def prune(tx: sa.Connection, location_id: int, now: datetime) -> int:
         sa.select(notices.c.id)
         .where(notices.c.location_id == location_id, notices.c.at < now - KEEP)
         .order_by(notices.c.id)
-        .limit(_PRUNED_AT_ONCE)
+        .limit(PRUNED_AT_ONCE)
     )
     ids = list(tx.execute(old).scalars())
     if ids:

@@ -314,10 +314,12 @@ class Engine:
             tracker.verify_others()
             queue.flush()
             if keeps_house:
-                self._kept_at = now
                 locations.update(tx, location, ticked_at=now)
-                counts["pruned"] += retention.prune(tx, location, now)
-                outbox.prune(tx, location.id, now)
+                pruned = retention.prune(tx, location, now)
+                counts["pruned"] += pruned.jobs
+                # What ends in five minutes may be more than one tick deletes.
+                more = outbox.prune(tx, location.id, now) >= outbox.PRUNED_AT_ONCE or pruned.more
+                self._kept_at = None if more else now
                 counts["abandoned"] += abandoned_locations.reconcile(tx, location, self.lookup, now)
                 counts["abandoned"] += abandoned_locations.let_go(tx, location, now)
         moves += queue.moves

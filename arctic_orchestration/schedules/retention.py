@@ -1,6 +1,7 @@
 """Deletes jobs that ended long ago, and events that belong to no job any more."""
 
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -17,8 +18,16 @@ _KEPT_FOR_ALL = 1_000
 _AT_ONCE = 500
 
 
-def prune(tx: sa.Connection, location: Location, now: datetime) -> int:
-    """Deletes some rows that ended before ``now - KEEP``; returns the number of jobs."""
+class Pruned(NamedTuple):
+    """What was deleted."""
+
+    jobs: int
+    #: there may be more to delete
+    more: bool
+
+
+def prune(tx: sa.Connection, location: Location, now: datetime) -> Pruned:
+    """Deletes some rows that ended before ``now - KEEP``."""
     old = (
         sa.select(jobs.c.id)
         .where(jobs.c.location_id == location.id, jobs.c.ended_at < now - KEEP)
@@ -31,13 +40,14 @@ def prune(tx: sa.Connection, location: Location, now: datetime) -> int:
         job_events.c.location_id == events.c.location_id, job_events.c.number == events.c.number
     )
     _prune_kept(tx, location)
-    deferrals = tx.execute(
+    old_deferrals = (
         sa.select(deferred_arrivals.c.id)
         .where(deferred_arrivals.c.location_id == location.id)
         .where(deferred_arrivals.c.at < now - KEEP)
         .limit(_AT_ONCE)
     )
-    these = dialect.among(tx, deferred_arrivals.c.id, list(deferrals.scalars()))
+    deferrals = list(tx.execute(old_deferrals).scalars())
+    these = dialect.among(tx, deferred_arrivals.c.id, deferrals)
     tx.execute(sa.delete(deferred_arrivals).where(these))
     waits = sa.exists().where(
         deferred_arrivals.c.location_id == events.c.location_id,
@@ -57,10 +67,11 @@ def prune(tx: sa.Connection, location: Location, now: datetime) -> int:
     unreadable_events.prune(tx, location.cluster, now - KEEP)
     # No rate needs launches from further back.
     forgotten = sa.select(launches.c.holder).where(launches.c.at < now - KEEP).limit(_AT_ONCE)
-    tx.execute(
+    gone = tx.execute(
         sa.delete(launches).where(launches.c.at < now - KEEP, launches.c.holder.in_(forgotten))
-    )
-    return len(ids)
+    ).rowcount
+    most = max(len(ids), len(deferrals), len(numbers), gone)
+    return Pruned(jobs=len(ids), more=most >= _AT_ONCE)
 
 
 def _prune_kept(tx: sa.Connection, location: Location) -> None:

@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import on
-from arctic_orchestration.schedules import event_intake, subscriber
+from arctic_orchestration.schedules import event_intake, retention, subscriber
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.state.database import Database
-from arctic_orchestration.state.tables import job_events
+from arctic_orchestration.state.tables import events, job_events, jobs, launches
 from arctic_orchestration_tests.schedules.lake_of_partitions import (
     DAY,
     MakeWorld,
@@ -159,3 +159,28 @@ def test_many_changed_schedules_take_as_many_statements_as_few(database: Databas
         assert len(here.tick(4)) == number
         assert len(here.tick(3600)) == number
     assert counts[1] == counts[2]
+
+
+def test_a_tick_that_cannot_delete_all_is_followed_by_others(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One round of 500 in five minutes is 144,000 jobs a day: with more, tables grew for ever."""
+    monkeypatch.setattr(retention, "_AT_ONCE", 2)
+    here = World(
+        database, [Schedule(name="s", target="s", trigger=on.partitions("a"), enabled=True)]
+    )
+    here.tick(0)
+    for partition in range(5):
+        here.feed.arrive("a", str(partition))
+        (run,) = here.tick(2 * partition + 1)
+        here.dagster.end(run)
+        here.tick(2 * partition + 2)
+    month = 30 * 86_400 + 400
+    left = []
+    for second in range(4):
+        here.tick(month + second)
+        with database.read() as tx:
+            tables = (jobs, events, launches)
+            counts = [sa.select(sa.func.count()).select_from(table) for table in tables]
+            left.append([tx.execute(count).scalar_one() for count in counts])
+    assert left == [[3, 3, 3], [1, 1, 1], [0, 0, 0], [0, 0, 0]]
