@@ -9,7 +9,7 @@ if it never does. An event that adds to a trigger without satisfying it sustains
 Only schedules and runs of one code location are compared.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -67,7 +67,7 @@ def cycles(
 ) -> list[Cycle]:
     """Returns the shortest cycles of a location's schedules, one for each schedule in a cycle.
 
-    Costs one pass over the schedules for each link of their longest chain.
+    Costs one pass over the schedules and the events of their runs.
 
     Args:
         schedules: all of the location, with assets by name.
@@ -186,20 +186,30 @@ def _following(
 ) -> dict[str, list[str]]:
     """For each schedule that others sustain, the schedules that its runs sustain."""
     made = {schedule.name: _made_by(schedule, location, job_assets) for schedule in schedules}
-    left = list(schedules)
-    while True:
-        events = set().union(*(made[schedule.name] for schedule in left))
-        heard = {
-            schedule.name: _sustaining(schedule.trigger, location, events) for schedule in left
-        }
-        kept = [schedule for schedule in left if heard[schedule.name]]
-        if len(kept) == len(left):
-            break
-        left = kept
+    triggers = {schedule.name: schedule.trigger for schedule in schedules}
+    makers = Counter(key for keys in made.values() for key in keys)
+    heard = {name: _sustaining(one, location, makers) for name, one in triggers.items()}
     listeners = defaultdict(list)
-    for schedule in left:
-        for key in heard[schedule.name]:
-            listeners[key].append(schedule.name)
+    for name, keys in heard.items():
+        for key in keys:
+            listeners[key].append(name)
+    gone = [name for name, keys in heard.items() if not keys]
+    while gone:
+        name = gone.pop()
+        del heard[name]
+        for key in made[name]:
+            makers[key] -= 1
+            if makers[key]:
+                continue
+            del makers[key]
+            for other in filter(heard.get, listeners[key]):
+                heard[other] = _sustaining(triggers[other], location, makers)
+                if not heard[other]:
+                    gone.append(other)
+    listeners.clear()
+    for name, keys in heard.items():
+        for key in keys:
+            listeners[key].append(name)
     return {
         name: sorted({other for key in made[name] & listeners.keys() for other in listeners[key]})
         for name in heard
