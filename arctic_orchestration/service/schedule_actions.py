@@ -66,7 +66,7 @@ def launch_schedule(
     """
     now = utc_now()
     with service.database.read() as tx:
-        place = service.place(tx, caller, location, schedule=name)
+        place = service.place(tx, caller, location, schedules=[name])
     with service.locked(place) as (tx, place):
         parameters.check_etag(if_match, etag(schedule_by_name(tx, place, name)))
         store = ScheduleStore()
@@ -120,7 +120,8 @@ def _change_all(
     progress: Progress,
 ) -> None:
     """Changes schedules of a location in one transaction; those that refuse stay as they are."""
-    with service.changing(caller, location, ticks=action == "suspend", schedule=names[0]) as change:
+    stops = action == "suspend"
+    with service.changing(caller, location, ticks=stops, schedules=names[:1]) as change:
         changed = []
         for name in names:
             try:
@@ -144,7 +145,7 @@ def _act(
     if_match: str | None,
     location: str | None,
 ) -> documents.ScheduleOfLocation:
-    with service.changing(caller, location, ticks=action == "suspend", schedule=name) as change:
+    with service.changing(caller, location, ticks=action == "suspend", schedules=[name]) as change:
         tx, place, store = change.tx, change.place, change.state.store
         parameters.check_etag(if_match, etag(schedule_by_name(tx, place, name)))
         act = control.enable if action == "enable" else control.suspend

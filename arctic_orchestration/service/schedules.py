@@ -101,7 +101,7 @@ def create_schedule(
 ) -> documents.ScheduleOfLocation:
     """Create a schedule; it is suspended unless it says enabled."""
     schedule = Schedule.parse(body, field="Schedule")
-    with service.changing(caller, location, schedule=schedule.name) as change:
+    with service.changing(caller, location, schedules=[schedule.name]) as change:
         if schedule_if_there(change.tx, change.place, schedule.name) is not None:
             raise TransitionRefused(
                 f"location {change.place.name} has a schedule {schedule.name} already: replace it "
@@ -124,7 +124,7 @@ def show_schedule(
     location: parameters.Location = None,
 ) -> documents.ScheduleOfLocation:
     """Show a schedule: its definition and its state."""
-    with service.reading(caller, location, schedule=name) as (tx, place, store):
+    with service.reading(caller, location, schedules=[name]) as (tx, place, store):
         return document(tx, store, place, name, response)
 
 
@@ -142,7 +142,7 @@ def replace_schedule(
 
     Its status is kept, and its waiting jobs are discarded. An equal definition changes nothing.
     """
-    with service.changing(caller, location, schedule=name) as change:
+    with service.changing(caller, location, schedules=[name]) as change:
         row = schedule_by_name(change.tx, change.place, name)
         parameters.check_etag(if_match, etag(row), required=True)
         _apply(change, _named(body, name), caller)
@@ -169,7 +169,7 @@ def update_schedule(
 
     A field that is null gets its default. Otherwise as for replacing.
     """
-    with service.changing(caller, location, schedule=name) as change:
+    with service.changing(caller, location, schedules=[name]) as change:
         tx, place, store = change.tx, change.place, change.state.store
         row = schedule_by_name(tx, place, name)
         parameters.check_etag(if_match, etag(row))
@@ -187,7 +187,7 @@ def delete_schedule(
     location: parameters.Location = None,
 ) -> None:
     """Delete a schedule and its jobs; active runs continue."""
-    with service.changing(caller, location, schedule=name) as change:
+    with service.changing(caller, location, schedules=[name]) as change:
         row = schedule_by_name(change.tx, change.place, name)
         parameters.check_etag(if_match, etag(row))
         store, now = change.state.store, change.now
@@ -203,7 +203,7 @@ def schedule_history(
     limit: Annotated[int, Query(ge=1, le=10_000, description="The newest lines.")] = 50,
 ) -> documents.History:
     """Show the changes of a schedule, also of a deleted one."""
-    with service.reading(caller, location, schedule=name) as (tx, place, _):
+    with service.reading(caller, location, schedules=[name]) as (tx, place, _):
         lines = history_of(tx, place, name, limit=limit)
         if not lines:
             schedule_by_name(tx, place, name)
@@ -220,7 +220,7 @@ def explanation(
     partition: parameters.Text = None,
 ) -> documents.ExplanationOfLocation:
     """Explain why a schedule, or a partition of its target, has not run yet."""
-    with service.reading(caller, location, schedule=name) as (tx, place, store):
+    with service.reading(caller, location, schedules=[name]) as (tx, place, store):
         explained = explain_schedule(tx, store, place, name, utc_now(), partition=partition)
     return explanation_of(place, explained)
 

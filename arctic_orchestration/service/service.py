@@ -1,7 +1,7 @@
 """What routes share: the state database, and the transactions of a caller."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -97,22 +97,21 @@ class Service:
         location: str | None = None,
         *,
         schedules: Sequence[str] | None = None,
-        **properties: str,
     ) -> Iterator[tuple[sa.Connection, Location, ScheduleStore]]:
         """Begins a transaction that reads an object of a location, if the caller may.
 
         Args:
             caller: the caller, with the scope of the route.
             location: its name; None: the only one, or the only one that ticks.
-            schedules: names of schedules, each of which the caller must be admitted to.
-            properties: of the object, by the names of scopes' limits.
+            schedules: names of schedules, each of which the caller must be admitted to; None: the
+                location itself.
 
         Errors:
             NotFound: no such location.
             RequestRefused: 403; the caller may not.
         """
         with self.database.read() as tx:
-            place = self.place(tx, caller, location, schedules=schedules, **properties)
+            place = self.place(tx, caller, location, schedules=schedules)
             yield tx, place, ScheduleStore()
 
     @contextmanager
@@ -123,14 +122,13 @@ class Service:
         *,
         ticks: bool = False,
         schedules: Sequence[str] | None = None,
-        **properties: str,
     ) -> Iterator[Change]:
         """Begins a transaction that changes schedules, after reading Dagster's log to its end.
 
         Args and errors: as for :meth:`reading`; ``ticks`` as for :func:`~.catch_up.changing`.
         """
         with self.database.read() as tx:
-            name = self.place(tx, caller, location, schedules=schedules, **properties).name
+            name = self.place(tx, caller, location, schedules=schedules).name
         state = State(self.database, self.settings.cluster, name)
         with catch_up.changing(state, utc_now(), note=_log.info, ticks=ticks) as change:
             yield change
@@ -178,27 +176,23 @@ class Service:
         location: str | None,
         *,
         schedules: Sequence[str] | None = None,
-        **properties: str,
     ) -> Location:
         """Returns a location, if the caller may do it to the object there.
 
         Args and errors: as for :meth:`reading`.
         """
-        objects = [dict(properties)]
-        if schedules is not None:
-            objects = [{**properties, "schedule": name} for name in schedules]
         if location is not None:
             # Before it is known whether the location exists.
-            self._check(caller, location, objects)
+            self._check(caller, location, schedules)
         place = location_by_name(tx, self.settings.cluster, location, utc_now())
-        self._check(caller, place.name, objects)
+        self._check(caller, place.name, schedules)
         return place
 
-    def _check(self, caller: Caller, location: str, objects: Sequence[Mapping[str, str]]) -> None:
-        if not _may_read_some(caller, location):
+    def _check(self, caller: Caller, location: str, schedules: Sequence[str] | None) -> None:
+        if schedules is None or not _may_read_some(caller, location):
             caller.check(location=location)
-        for properties in objects:
-            caller.check(location=location, **properties)
+        for name in schedules or ():
+            caller.check(location=location, schedule=name)
 
 
 def _may_read_some(caller: Caller, location: str) -> bool:

@@ -62,7 +62,7 @@ def show_ticks(
     previous: Count = 5,
 ) -> documents.TicksOfSchedule:
     """Show the next and previous ticks of a schedule."""
-    with service.reading(caller, location, schedule=name) as (tx, place, store):
+    with service.reading(caller, location, schedules=[name]) as (tx, place, store):
         row = schedule_by_name(tx, place, name)
         stored = control.stored_by_name(tx, store, place, name)
         coming = next_ticks(tx, place, [stored], following)[name]

@@ -67,7 +67,7 @@ def _changes(found: ScheduleOfLocation, service: Service, caller: Caller) -> Any
 
 
 def _decisions(found: ScheduleOfLocation, service: Service, caller: Caller) -> Any:
-    reading = service.reading(caller, found.location, schedule=found.name)
+    reading = service.reading(caller, found.location, schedules=[found.name])
     with reading as (tx, place, _):
         return decisions(tx, place, found.name, _DECISIONS)
 
