@@ -37,8 +37,7 @@ def list_changes(
             below=begin[0] if begin is not None else None,
             limit=limit + 1,
         )
-    shown = read[:limit]
-    following = paging.cursor(shown[-1].number) if len(read) > limit else None
+    shown, following = paging.page(read, limit, lambda last: [last.number])
     return documents.AuditPage.model_validate(
         {"records": AuditDocument.from_records(shown), "next_cursor": following}
     )

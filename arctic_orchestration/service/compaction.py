@@ -186,10 +186,7 @@ def list_merge_tasks(
             after=after,
             limit=limit + 1,
         )
-    shown, following = found[:limit], None
-    if len(found) > limit:
-        place, id = position_of(shown[-1])
-        following = paging.cursor(place.isoformat() if isinstance(place, datetime) else place, id)
+    shown, following = paging.page(found, limit, _position)
     tasks = CompactionTaskDocument.from_records(shown)
     return documents.CompactionTaskPage(tasks=tasks, next_cursor=following)
 
@@ -230,10 +227,7 @@ def list_records(
         found = numbered(
             tx, table=table, queues=admitted_queues(tx, caller), before=before, limit=limit + 1
         )
-    shown, following = found[:limit], None
-    if len(found) > limit:
-        number, last = shown[-1]
-        following = paging.cursor(last.at.isoformat(), number)
+    shown, following = paging.page(found, limit, lambda last: (last[1].at.isoformat(), last[0]))
     records = [CompactionRecordDocument.from_record(record) for _, record in shown]
     return documents.CompactionRecords(records=records, next_cursor=following)
 
@@ -262,7 +256,7 @@ def described_queue(tx: sa.Connection, name: str, response: Response) -> Compact
     found = next((one for one in queues.counted(tx) if one.queue.name == name), None)
     if found is None:
         raise NotFound(f"no compaction queue {name}")
-    response.headers["ETag"] = etag_of_queue(found.queue)
+    response.headers["ETag"] = parameters.etag(found.queue)
     return queue_document(found, live_workers(tx, name))
 
 
@@ -271,11 +265,6 @@ def admitted_queues(tx: sa.Connection, caller: Caller) -> list[str] | None:
     if caller.admits():
         return None
     return [one.name for one in queues.queues(tx) if caller.admits(queue=one.name)]
-
-
-def etag_of_queue(queue: queues.CompactionQueue) -> str:
-    """Returns the ETag of a queue: of its definition and its state."""
-    return parameters.etag(queue)
 
 
 def etag_of_task(task: Task) -> str:
@@ -290,6 +279,11 @@ def etag_of_table(seen: TableView) -> str:
     row = seen.row
     state = row and (row.queue, row.due_since, row.due_number, row.failures, row.rests_until)
     return parameters.etag(seen.name, state, seen.resting)
+
+
+def _position(last: Task) -> tuple[str | int, str]:
+    place, id = position_of(last)
+    return place.isoformat() if isinstance(place, datetime) else place, id
 
 
 def _after(cursor: str | None) -> After | None:

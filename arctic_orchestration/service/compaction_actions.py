@@ -15,13 +15,12 @@ from arctic_orchestration.errors import NotFound, TransitionRefused
 from arctic_orchestration.service import compaction_documents as documents
 from arctic_orchestration.service import parameters
 from arctic_orchestration.service.access import CompactionWriter
-from arctic_orchestration.service.bodies import JsonObject, body_schema
+from arctic_orchestration.service.bodies import JsonObject, takes
 from arctic_orchestration.service.compaction import (
     QueueName,
     TableName,
     TaskId,
     described_queue,
-    etag_of_queue,
     etag_of_table,
     etag_of_task,
     known_table,
@@ -50,7 +49,7 @@ def change_queue(
             present = queues.lock_queue(tx, queue)
         except NotFound:
             raise NotFound(f"no compaction queue {queue}") from None
-        parameters.check_etag(if_match, etag_of_queue(present))
+        parameters.check_etag(if_match, parameters.etag(present))
         before = control.change_queue(tx, queue, queue_action, caller.actor)
         if before is control.QUEUE_ACTIONS[queue_action]:
             raise TransitionRefused(f"Compaction queue {queue} is {before} already")
@@ -59,7 +58,7 @@ def change_queue(
 
 @router.post(
     "/tasks/{task}/prioritize",
-    openapi_extra=body_schema(documents.TaskLevelForm.model_json_schema()),
+    openapi_extra=takes(documents.TaskLevelForm),
     responses={200: HAS_ETAG},
 )
 def prioritize_task(

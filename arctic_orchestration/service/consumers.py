@@ -52,12 +52,9 @@ def list_consumers(
             for one in known
             if caller.admits(asset=one.asset) and (begin is None or one.name > begin[0])
         ]
-        shown = found[:limit]
+        shown, following = paging.page(found, limit, lambda last: [last.name])
         described = [_described(tx, one) for one in shown]
-    return documents.ConsumerPage(
-        consumers=described,
-        next_cursor=paging.cursor(shown[-1].name) if len(found) > limit else None,
-    )
+    return documents.ConsumerPage(consumers=described, next_cursor=following)
 
 
 @router.get("/consumers/{consumer}", responses={200: HAS_ETAG})
@@ -91,9 +88,7 @@ def list_partitions(
     with service.database.read() as tx:
         one = _known(service, tx, caller, consumer)
         rows = working_set.partitions_of(tx, one.id, parse_states(state), limit + 1, after=after)
-    shown, following = rows[:limit], None
-    if len(rows) > limit:
-        following = paging.cursor(shown[-1].place, shown[-1].partition)
+    shown, following = paging.page(rows, limit, lambda last: (last.place, last.partition))
     return documents.ConsumedPartitionPage(
         consumer=one.name,
         partitions=[partition_document(row, one) for row in shown],

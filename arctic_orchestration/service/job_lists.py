@@ -64,16 +64,14 @@ def page_of_jobs(
     filters: JobFilter,
     cursor: str | None,
     limit: int,
-) -> tuple[list[tuple[Location, ListedJob]], str | None]:
+) -> tuple[Sequence[tuple[Location, ListedJob]], str | None]:
     """Returns a page of the jobs that a caller may see, and the cursor of the next page."""
     begin = paging.values(cursor, str, str)
     after = (moment(begin[0], field="cursor"), str(begin[1])) if begin is not None else None
     read = _read(tx, caller, places, filters, after, limit + 1)
-    page = read[:limit]
-    if len(read) == len(page):
-        return page, None
-    last = page[-1][1].job
-    return page, paging.cursor(last.created_at.isoformat(), last.id)
+    return paging.page(
+        read, limit, lambda last: (last[1].job.created_at.isoformat(), last[1].job.id)
+    )
 
 
 def _read(

@@ -3,7 +3,8 @@
 import base64
 import binascii
 import json
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
 
@@ -12,11 +13,20 @@ from arctic_orchestration.event_log.escaping import is_storable
 
 Limit = Annotated[int, Query(ge=1, le=1_000, description="At most so many.")]
 Cursor = Annotated[str | None, Query(max_length=2_000, description="next_cursor of a page.")]
+_Item = TypeVar("_Item")
 
 
 def cursor(*values: str | int) -> str:
     """Returns the cursor that :func:`values` reads."""
     return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
+
+
+def page(
+    read: Sequence[_Item], limit: int, place: Callable[[_Item], Iterable[str | int]]
+) -> tuple[Sequence[_Item], str | None]:
+    """Returns the items of a page, of which one more was read, and the cursor of the next page."""
+    shown = read[:limit]
+    return shown, cursor(*place(shown[-1])) if len(read) > limit else None
 
 
 def values(text: str | None, *kinds: type) -> list[Any] | None:

@@ -51,15 +51,7 @@ def list_resources(service: ServiceOfApp, caller: QueuesReader) -> ResourcesDocu
             ResourceDocument(
                 resource=name,
                 waiting=waiting.get(name, 0),
-                holders=[
-                    ResourceHolder(
-                        holder=row.holder,
-                        cluster=row.cluster,
-                        location=row.location,
-                        schedule=row.schedule,
-                    )
-                    for row in held.get(name, ())
-                ],
+                holders=ResourceHolder.from_records(held.get(name, ())),
             )
             for name in sorted({*held, *waiting})
         ]

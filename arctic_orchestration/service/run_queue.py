@@ -7,7 +7,7 @@ instance of ``DAGSTER_HOME`` as it is then.
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Path, Query, Response
 
@@ -21,7 +21,6 @@ from arctic_orchestration.errors import (
 )
 from arctic_orchestration.run_queue import pauses
 from arctic_orchestration.run_queue.census import ActiveRun
-from arctic_orchestration.run_queue.explanation import Outlook
 from arctic_orchestration.run_queue.overview import (
     PauseDocument,
     of_target,
@@ -40,7 +39,7 @@ from arctic_orchestration.service.access import (
     RunsReader,
     RunsWriter,
 )
-from arctic_orchestration.service.bodies import JsonObject, body_schema
+from arctic_orchestration.service.bodies import JsonObject, takes
 from arctic_orchestration.service.dagster_instance import instance_of_service, unusable
 from arctic_orchestration.service.paging import Cursor, Limit
 from arctic_orchestration.service.parameters import HAS_ETAG
@@ -61,7 +60,6 @@ PauseAction = Literal["pause", "resume"]
 Reason = Annotated[
     str, Query(max_length=1_000, description="Why; people who look at a run read it.")
 ]
-_LEVEL = body_schema(documents.LevelForm.model_json_schema())
 
 
 @router.get("/queues")
@@ -81,7 +79,9 @@ def list_queues(service: ServiceOfApp, caller: QueuesReader) -> documents.Queues
         queues=[one for one in shown.queues if caller.admits(queue=one.queue)],
         groups=shown.groups if caller.admits() else [],
         rules=shown.rules if caller.admits() else [],
-        **_counts(outlook),
+        waiting=len(outlook.order),
+        in_progress=len(outlook.gates.census.active),
+        max_concurrent_runs=outlook.limit,
         **trouble,
     )
 
@@ -181,7 +181,9 @@ def explain_run(
     return run_document(found)
 
 
-@router.post("/runs/{run}/prioritize", openapi_extra=_LEVEL, responses={200: HAS_ETAG})
+@router.post(
+    "/runs/{run}/prioritize", openapi_extra=takes(documents.LevelForm), responses={200: HAS_ETAG}
+)
 def prioritize_run(
     service: ServiceOfApp,
     caller: RunsWriter,
@@ -249,14 +251,6 @@ def _trouble(queue: "Opened", now: datetime) -> dict[str, str | None]:
 
     found = daemon_trouble(queue.coordinator, queue.last_pass(), now)
     return {"trouble": found and found[0]}
-
-
-def _counts(outlook: Outlook) -> dict[str, Any]:
-    return {
-        "waiting": len(outlook.order),
-        "in_progress": len(outlook.gates.census.active),
-        "max_concurrent_runs": outlook.limit,
-    }
 
 
 def _described(
