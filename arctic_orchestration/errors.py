@@ -35,6 +35,7 @@ libraries are translated once, where they enter, with the cause kept.
 
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 #: The maximum length of a shown value.
 _LONGEST = 1000
@@ -240,6 +241,24 @@ class CatalogUnavailable(LakeError):
 
 class StoreRefused(LakeError):
     """The object store refuses the credentials, or the rate of requests; nothing was committed."""
+
+
+@contextmanager
+def naming(field: str, value: object) -> Iterator[None]:
+    """Names the value of which a ``ValueError`` of the block says what is expected.
+
+    Errors:
+        InvalidInput: the block raised one.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise InvalidInput(field, value, str(error)) from None
+
+
+def described(error: BaseException) -> str:
+    """Formats an error; for those of other packages the type may say more than the text."""
+    return str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

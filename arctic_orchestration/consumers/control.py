@@ -13,7 +13,7 @@ from arctic_orchestration.consumers.partition_leases import LIVE, LOST, live_lea
 from arctic_orchestration.consumers.progress import counted
 from arctic_orchestration.consumers.specification import FROM_NOW, format_start, parse_start
 from arctic_orchestration.consumers.store import Consumer
-from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
+from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused, naming
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.state import audit, dialect
 from arctic_orchestration.state.audit import NO_ACTOR, Actor
@@ -120,10 +120,8 @@ def check_reset(start: str | datetime, asset: str | None) -> str | datetime:
     Errors:
         InvalidInput: ``start`` or ``asset`` is invalid.
     """
-    try:
+    with naming("start", start):
         begins = parse_start(start)
-    except ValueError as error:
-        raise InvalidInput("start", start, str(error)) from None
     if asset is not None and not (all(asset.split("/")) and dialect.storable(asset) == asset):
         raise InvalidInput("asset", asset, "an asset key such as raw/flights")
     return begins

@@ -17,7 +17,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.errors import naming
 from arctic_orchestration.lake.sort_columns import Clustering, parse_clustering
 
 PROPERTY = "arctic.compaction.sort"
@@ -39,13 +39,10 @@ def clustering_of(table: Table) -> Clustering | None:
     text = table.properties.get(PROPERTY)
     if text is None:
         return None
-    try:
+    with naming(f"{PROPERTY} of {'.'.join(table.name())}", text):
         found = parse_clustering(text)
         if found is not None:
             _require_columns(found, table.schema())
-    except ValueError as error:
-        field = f"{PROPERTY} of {'.'.join(table.name())}"
-        raise InvalidInput(field, text, str(error)) from None
     return found
 
 

@@ -13,7 +13,7 @@ from mcp.types import ToolAnnotations
 from pydantic import Field
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.errors import ArcticError, InvalidInput
+from arctic_orchestration.errors import ArcticError, InvalidInput, naming
 from arctic_orchestration.event_log.escaping import is_storable
 from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.simulator.lines import parse_moment
@@ -116,10 +116,8 @@ class Questions:
         location: Location = None,
     ) -> dict[str, Any]:
         """Why a schedule did not launch at a moment, from history or by simulating it again."""
-        try:
+        with naming("at", at):
             moment = parse_moment(at)
-        except ValueError as error:
-            raise InvalidInput("at", at, str(error)) from None
         with self._database.read() as tx:
             place = location_by_name(tx, self._cluster, location, utc_now())
             found = why_not(tx, ScheduleStore(), place, schedule, moment, utc_now())

@@ -14,7 +14,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any
 
-from arctic_orchestration.errors import InvalidDefinition, InvalidInput, RequestRefused
+from arctic_orchestration.errors import InvalidDefinition, InvalidInput, RequestRefused, naming
 from arctic_orchestration.quantities import parse_duration
 from arctic_orchestration.schedules.inventory import Inventory
 from arctic_orchestration.schedules.schedule import Schedule
@@ -102,7 +102,8 @@ def answers(
     """
     _check_rows(rows)
     happens = Timeline.parse(rows)
-    end = _moment(until)
+    with naming("until", until):
+        end = None if until is None else parse_moment(until)
     begin, last = happens.lines[0].at, max(happens.lines[-1].at, end or happens.lines[-1].at)
     if last - begin > LONGEST:
         raise InvalidInput("timeline", f"{last - begin}", f"at most {LONGEST.days} days")
@@ -149,18 +150,9 @@ def _deploys(row: str) -> bool:
     return isinstance(line, dict) and line.get("do") == "deploy"
 
 
-def _moment(text: str | None) -> Any:
-    try:
-        return None if text is None else parse_moment(text)
-    except ValueError as error:
-        raise InvalidInput("until", text, str(error)) from None
-
-
 def _duration(field: str, text: str | None, default: timedelta) -> timedelta:
-    try:
+    with naming(field, text):
         return default if text is None else parse_duration(text)
-    except ValueError as error:
-        raise InvalidInput(field, text, str(error)) from None
 
 
 def main() -> None:

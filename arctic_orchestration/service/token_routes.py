@@ -10,8 +10,6 @@ from fastapi import APIRouter, Path, Response
 from pydantic import Field
 
 from arctic_orchestration.documents import Document
-from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.quantities import parse_duration
 from arctic_orchestration.service import parameters, tokens
 from arctic_orchestration.service.access import Administrator
 from arctic_orchestration.service.bodies import JsonObject, body_schema
@@ -85,12 +83,7 @@ def create_token(
     caller.check()
     form = TokenForm.parse(body)
     scopes = parse_scopes(form.scopes, field="scopes")
-    try:
-        lifetime = parse_duration(form.expires) if form.expires is not None else None
-        if lifetime is not None and not lifetime:
-            raise ValueError("a duration longer than 0s, such as 90d")
-    except ValueError as error:
-        raise InvalidInput("expires", form.expires, str(error)) from None
+    lifetime = tokens.parse_lifetime(form.expires, field="expires")
     with service.database.begin() as tx:
         text = tokens.create(tx, caller.actor, form.name, scopes, lifetime, field="name")
         made = tokens.by_name(tx, caller.actor.cluster, form.name)

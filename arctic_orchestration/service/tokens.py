@@ -17,9 +17,9 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from arctic_orchestration.documents import At, Document
-from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
+from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused, naming
 from arctic_orchestration.identifiers import new_id
-from arctic_orchestration.quantities import iso
+from arctic_orchestration.quantities import iso, parse_duration
 from arctic_orchestration.service.scopes import Scope
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.audit import Actor
@@ -71,6 +71,21 @@ class TokenDocument(Document):
 def document_of(token: Token, now: datetime) -> TokenDocument:
     """Returns a token without its secret."""
     return TokenDocument.from_record(token, status=token.status(now))
+
+
+def parse_lifetime(text: str | None, *, field: str) -> timedelta | None:
+    """Parses how long a token is valid; None: it does not expire.
+
+    Errors:
+        InvalidInput: no duration, or none that is longer than 0s.
+    """
+    if text is None:
+        return None
+    with naming(field, text):
+        lifetime = parse_duration(text)
+        if not lifetime:
+            raise ValueError("a duration longer than 0s, such as 90d")
+    return lifetime
 
 
 def create(

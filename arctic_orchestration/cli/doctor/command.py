@@ -31,6 +31,7 @@ from arctic_orchestration.errors import (
     JavaNotFound,
     MissingExtra,
     SchemaTooNew,
+    described,
 )
 from arctic_orchestration.settings import Settings, without_parameters
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
@@ -133,8 +134,7 @@ def _guarded(check: str, examined: Callable[[], list[Finding]]) -> list[Finding]
             return [good(check, f"not in use, and {text}")]
         return [bad(check, text, "install it")]
     except Exception as error:
-        text = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
-        return [bad(check, text, "see the message")]
+        return [bad(check, described(error), "see the message")]
 
 
 def _compaction() -> list[Finding]:

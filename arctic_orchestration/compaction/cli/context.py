@@ -3,8 +3,7 @@
 pyiceberg is imported when a command needs the catalog, so that the others do not wait for it.
 """
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -20,7 +19,7 @@ from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.state import sqlite_file, state_database
 from arctic_orchestration.console.terminal import Console
-from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.errors import InvalidInput, NotFound, naming
 from arctic_orchestration.quantities import parse_duration
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.audit import Actor
@@ -154,7 +153,8 @@ def age_option(option: str, text: str) -> timedelta:
     Errors:
         InvalidInput: it is invalid.
     """
-    return _read(option, text, parse_duration)
+    with naming(option, text):
+        return parse_duration(text)
 
 
 def positive_duration(option: str, text: str) -> timedelta:
@@ -167,15 +167,3 @@ def positive_duration(option: str, text: str) -> timedelta:
     if not duration:
         raise InvalidInput(option, text, "a duration longer than 0s")
     return duration
-
-
-def is_terminal() -> bool:
-    """Returns whether a person reads the output."""
-    return sys.stdout.isatty()
-
-
-def _read(option: str, text: str, parse: Callable[[str], timedelta]) -> timedelta:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise InvalidInput(option, text, str(error)) from None

@@ -17,7 +17,7 @@ from arctic_orchestration.compaction.commit import orphaned_outputs
 from arctic_orchestration.compaction.commit.orphaned_outputs import GRACE, Leftover
 from arctic_orchestration.compaction.table_pool import Counts, Ended, TableJobs, TablePool
 from arctic_orchestration.compaction.work.output_paths import remove_outputs
-from arctic_orchestration.errors import ArcticError, CatalogUnavailable, NotFound
+from arctic_orchestration.errors import CatalogUnavailable, NotFound, described
 from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.lake.upkeep.known_files import KnownFiles
 from arctic_orchestration.state.database import Database
@@ -134,7 +134,7 @@ def _kept(database: Database, leftover: Leftover, path: str) -> CleaningCounts:
 def _postponed(
     database: Database, directories: Sequence[Leftover], error: BaseException
 ) -> CleaningCounts:
-    reason = str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
+    reason = described(error)
     _log.warning("%d directories of attempts stay for now: %s", len(directories), reason)
     with database.begin() as tx:
         for leftover in directories:

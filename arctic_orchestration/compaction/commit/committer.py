@@ -37,6 +37,7 @@ from arctic_orchestration.errors import (
     NotFound,
     Refused,
     UnsupportedTable,
+    described,
 )
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.replacing.replace import Replaced, Replacement, replace_files
@@ -295,9 +296,7 @@ class Committer:
 
     def _troubled(self, lease: CommitLease, error: Exception) -> Round:
         """Leaves all unchanged: merged tasks are retried, or found committed."""
-        reason = (
-            str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
-        )
+        reason = described(error)
         level = logging.INFO if isinstance(error, CommitConflict) else logging.WARNING
         unknown = None if isinstance(error, ArcticError | OSError) else error
         _log.log(level, "%s is not committed to: %s", lease.table, reason, exc_info=unknown)

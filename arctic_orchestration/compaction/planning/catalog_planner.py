@@ -37,7 +37,7 @@ from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePo
 from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.tables import make_due as mark_due
 from arctic_orchestration.compaction.upkeep import want_upkeep
-from arctic_orchestration.errors import ArcticError, CatalogUnavailable, InvalidInput, NotFound
+from arctic_orchestration.errors import CatalogUnavailable, InvalidInput, NotFound, described
 from arctic_orchestration.lake.catalog_answers import is_away
 from arctic_orchestration.lake.table_listing import Listing, list_catalog
 from arctic_orchestration.lake.tables import load_table
@@ -120,7 +120,7 @@ class Planner:
             try:
                 found = list_catalog(self._catalog)
             except Exception as error:
-                return PlanningCounts(troubled=self._report_to_all(_error_text(error), now))
+                return PlanningCounts(troubled=self._report_to_all(described(error), now))
             self._take(found, now)
         with self._database.read() as tx:
             rows = {row.name: row for row in tables.all_tables(tx)}
@@ -133,7 +133,7 @@ class Planner:
                 counts, silent = counts.plus(ended.result or PlanningCounts()), 0
             else:
                 silent = silent + 1 if isinstance(ended.error, CatalogUnavailable) else 0
-                self._report(ended.table, _error_text(ended.error), now)
+                self._report(ended.table, described(ended.error), now)
                 counts = counts.plus(PlanningCounts(troubled=1))
             return silent == 0 or silent % _SILENT_TABLES > 0 or not is_away(self._catalog)
 
@@ -376,11 +376,6 @@ class Planner:
                     tables.record_failed_check(tx, row, problem, now)
                     self._postpone(row.name, row.due_number, now)
         return len(rows) or 1
-
-
-def _error_text(error: BaseException) -> str:
-    """Formats an error; for those of other packages the type may say more than the text."""
-    return str(error) if isinstance(error, ArcticError) else f"{type(error).__name__}: {error}"
 
 
 def _differs(row: CompactionTable, policy: Policy) -> bool:

@@ -38,6 +38,7 @@ from arctic_orchestration.errors import (
     UnsupportedFile,
     UnsupportedTable,
     causes,
+    described,
 )
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.java_errors import is_of_java, one_line
@@ -294,6 +295,4 @@ _GONE = (
 
 def text_of(error: Exception) -> str:
     """Returns an error as one line for people."""
-    if isinstance(error, ArcticError):
-        return one_line(str(error))
-    return one_line(f"{type(error).__name__}: {error}")
+    return one_line(described(error))

@@ -1,6 +1,6 @@
 """Collects the errors of a pass over the run queue instead of raising them."""
 
-from arctic_orchestration.errors import ArcticError
+from arctic_orchestration.errors import ArcticError, described
 
 
 class Trouble:
@@ -17,8 +17,6 @@ class Trouble:
 
     def add(self, error: Exception, consequence: str) -> None:
         """Adds an error; the consequence is a sentence."""
-        expected = isinstance(error, ArcticError)
-        cause = str(error) if expected else f"{type(error).__name__}: {error}"
-        self._parts.append(f"{cause.rstrip('.')}. {consequence}")
-        if not expected:
+        self._parts.append(f"{described(error).rstrip('.')}. {consequence}")
+        if not isinstance(error, ArcticError):
             self.trace = error

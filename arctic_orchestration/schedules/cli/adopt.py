@@ -18,7 +18,7 @@ from arctic_orchestration.console.dagster_instance import opened_instance
 from arctic_orchestration.console.display import Rows, colored, console, counted, print_json
 from arctic_orchestration.console.state import JsonOption, opened_state, readable_database
 from arctic_orchestration.console.terminal import escape
-from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.errors import InvalidInput, NotFound, naming
 from arctic_orchestration.quantities import parse_duration
 from arctic_orchestration.schedules.adoption.journal import Step
 from arctic_orchestration.schedules.cli.adopt_diff import show_differences
@@ -87,10 +87,8 @@ def adopt(
         raise InvalidInput(steps[1], True, f"one of {', '.join(given)}")
     if steps and not names:
         raise InvalidInput("NAME", None, f"at least one schedule or sensor for {steps[0]}")
-    try:
+    with naming("--wait", wait):
         seconds = parse_duration(wait).total_seconds()
-    except ValueError as error:
-        raise InvalidInput("--wait", wait, str(error)) from None
     found = load_workspace(workspace or (), module or (), utc_now())
     chosen = [one for one in found if location in (None, one.location)]
     if not chosen:

@@ -11,7 +11,7 @@ from arctic_orchestration.console.dagster_errors import dagster_message
 from arctic_orchestration.console.display import print_json
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
-from arctic_orchestration.errors import ConfigurationError, InvalidInput, NotFound
+from arctic_orchestration.errors import ConfigurationError, InvalidInput, NotFound, naming
 from arctic_orchestration.schedules.simulator.lines import parse_moment
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state import audit
@@ -93,10 +93,8 @@ def _begin(from_event: int | None, from_time: str | None) -> _Begin:
 
     moment = None
     if from_time is not None:
-        try:
+        with naming("--from-time", from_time):
             moment = parse_moment(from_time)
-        except ValueError as error:
-            raise InvalidInput("--from-time", from_time, str(error)) from None
     try:
         instance = DagsterInstance.get()
     except Exception as error:

@@ -13,7 +13,7 @@ from arctic_orchestration.console.display import Rows, colored, counted, print_j
 from arctic_orchestration.console.files import OutputOption, name_of, text_of, write_output
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.errors import naming
 from arctic_orchestration.schedules.imports.draft import Options, Outcome
 from arctic_orchestration.schedules.imports.importer import Import, Source, import_schedules
 from arctic_orchestration.zones import known_zone
@@ -40,10 +40,8 @@ def import_(
     why. Exit code 1 if one is not possible. Nothing is changed.
     """
     if timezone is not None:
-        try:
+        with naming("--timezone", timezone):
             known_zone(timezone)
-        except ValueError as error:
-            raise InvalidInput("--timezone", timezone, str(error)) from None
     options = Options(now=utc_now(), timezone=timezone, user_column=user_column)
     done = import_schedules(source, text_of(file), name=name_of(file), options=options)
     if output is not None:

@@ -8,7 +8,7 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.display import Rows, console, moment, print_json
 from arctic_orchestration.console.state import JsonOption, LocationOption
 from arctic_orchestration.console.terminal import escape
-from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.errors import naming
 from arctic_orchestration.schedules.cli.context import opened
 from arctic_orchestration.schedules.simulator.lines import parse_moment
 from arctic_orchestration.schedules.views.why_not import why_not as answer_of
@@ -27,10 +27,8 @@ def why_not(
     From the history of the schedule and its jobs. Where that does not say which constraint held a
     job, the span is simulated again over the real events.
     """
-    try:
+    with naming("--at", at):
         moment_at = parse_moment(at)
-    except ValueError as error:
-        raise InvalidInput("--at", at, str(error)) from None
     with opened(location) as state, state.read() as (tx, place):
         found = answer_of(tx, state.store, place, name, moment_at, utc_now())
     if as_json:

@@ -9,8 +9,6 @@ from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.console.state import JsonOption, opened_state
 from arctic_orchestration.console.terminal import escape
-from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.quantities import parse_duration
 from arctic_orchestration.service import tokens
 from arctic_orchestration.service.scopes import parse_scopes
 
@@ -38,12 +36,7 @@ def create(
     Only its hash is stored.
     """
     scopes = parse_scopes(scope)
-    try:
-        lifetime = parse_duration(expires) if expires is not None else None
-    except ValueError as error:
-        raise InvalidInput("--expires", expires, str(error))
-    if lifetime is not None and not lifetime:
-        raise InvalidInput("--expires", expires, "a duration longer than 0s, such as 90d")
+    lifetime = tokens.parse_lifetime(expires, field="--expires")
     with opened_state() as (settings, database), database.begin() as tx:
         text = tokens.create(tx, actor(settings.cluster), name, scopes, lifetime)
     if as_json:
