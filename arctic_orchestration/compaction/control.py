@@ -108,7 +108,7 @@ def retry_task(tx: sa.Connection, task: Task, now: datetime, actor: Actor) -> Ta
             f"Compaction task {task.id} is {task.state}; only failed or "
             "quarantined tasks can be retried; nothing was changed"
         )
-    return _recorded(tx, task, "retry", actor)
+    return record_move(tx, task, "retry", actor)
 
 
 def cancel_task(tx: sa.Connection, task: Task, now: datetime, actor: Actor) -> Task:
@@ -133,7 +133,7 @@ def cancel_task(tx: sa.Connection, task: Task, now: datetime, actor: Actor) -> T
         tx, [(task.id, task.state)], TaskState.CANCELED, reason, now,
         values={"not_before": None},
     )  # fmt: skip
-    return record_cancel(tx, task, actor)
+    return record_move(tx, task, "cancel", actor)
 
 
 def prioritize_task(tx: sa.Connection, task: Task, level: int, actor: Actor) -> Task:
@@ -168,11 +168,6 @@ def prioritize_task(tx: sa.Connection, task: Task, level: int, actor: Actor) -> 
     return replace(task, level=level, rank=rank, forced=True)
 
 
-def record_cancel(tx: sa.Connection, task: Task, actor: Actor) -> Task:
-    """Records that a task was canceled, in the transaction that did it; returns it as it is now."""
-    return _recorded(tx, task, "cancel", actor)
-
-
 def wake_table(tx: sa.Connection, name: str, now: datetime, actor: Actor) -> int | None:
     """Ends the rest of a table and of its files, and makes it due.
 
@@ -200,7 +195,8 @@ def wake_table(tx: sa.Connection, name: str, now: datetime, actor: Actor) -> int
     return files
 
 
-def _recorded(tx: sa.Connection, before: Task, action: str, actor: Actor) -> Task:
+def record_move(tx: sa.Connection, before: Task, action: str, actor: Actor) -> Task:
+    """Records a move of a task, in the transaction that made it; returns the task as it is now."""
     after = task_store.task_by_id(tx, before.id)
     audit.record(
         tx, actor, "compaction", f"tasks {action}", before.id,

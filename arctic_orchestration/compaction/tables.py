@@ -8,6 +8,7 @@ ended.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -93,6 +94,13 @@ def table_by_name(tx: sa.Connection, name: str) -> CompactionTable:
         NotFound: compaction does not know it; lists the known ones.
     """
     return _one(tx, name, sa.select(compaction_tables))
+
+
+def find_table(tx: sa.Connection, name: str) -> CompactionTable | None:
+    """Returns the row of a table; none: compaction does not know it."""
+    with suppress(NotFound):
+        return table_by_name(tx, name)
+    return None
 
 
 def lock_table(tx: sa.Connection, name: str) -> CompactionTable:

@@ -202,11 +202,11 @@ def test_an_empty_table_and_one_that_is_not_enabled_are_explained(
 
 def test_every_property_of_a_policy_is_explained() -> None:
     """None is forgotten, and each is written as the table would have it."""
-    assert {field for _, field, _ in PROPERTIES} == {one.name for one in fields(Policy)}
+    assert {field for _, field in PROPERTIES} == {one.name for one in fields(Policy)}
     with pytest.raises(InvalidDefinition) as refused:
         Policy.of({PREFIX + "lost": "1"}, "lake.flights")
     known = str(refused.value).partition("one of ")[2].split(", ")
-    assert sorted(name for name, _, _ in PROPERTIES) == sorted(known)
+    assert sorted(name for name, _ in PROPERTIES) == sorted(known)
     default = {line.name: line.value for line in policy_lines(Policy(), {})}
     for name in ("target-size", "minor.interval", "major.deleted-rows", "attempts"):
         written = {PREFIX + name: default[name]}

@@ -9,17 +9,15 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
-import sqlalchemy as sa
 import typer
 
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.queue import table_queues
-from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.state import sqlite_file, state_database
 from arctic_orchestration.console.terminal import Console
-from arctic_orchestration.errors import InvalidInput, NotFound, naming
+from arctic_orchestration.errors import InvalidInput, naming
 from arctic_orchestration.quantities import parse_duration
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.audit import Actor
@@ -95,7 +93,7 @@ class Opened(Lake):
             InvalidInput: a property of the table is invalid.
         """
         with self.database.read() as tx:
-            known = registered_table(tx, name)
+            known = tables.find_table(tx, name)
         if known is not None and known.gone_at is None:
             return
         policy = Policy.of(self.table(name).properties, name)
@@ -126,14 +124,6 @@ def opened_compaction(*, makes: bool = False) -> Iterator[Opened]:
         yield Opened(settings, database)
     finally:
         database.close()
-
-
-def registered_table(tx: sa.Connection, name: str) -> CompactionTable | None:
-    """Returns the row of a table; none: compaction does not know it."""
-    try:
-        return tables.table_by_name(tx, name)
-    except NotFound:
-        return None
 
 
 @contextmanager

@@ -30,10 +30,8 @@ from arctic_orchestration.compaction.planning.table_plan import TablePlan
 from arctic_orchestration.compaction.queue.task import Task
 from arctic_orchestration.compaction.views.documents import PlanDocument, details_document
 from arctic_orchestration.compaction.views.table_details import TableDetails, table_details
-from arctic_orchestration.compaction.views.task_waits import (
-    commit_text,
-)
-from arctic_orchestration.console.display import console, counted, short_id
+from arctic_orchestration.compaction.views.task_waits import commit_text
+from arctic_orchestration.console.display import console, counted, print_json, short_id
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import ArcticError
@@ -98,7 +96,7 @@ def explain(
     with opened_compaction() as state, working("reading manifests"):
         explained = explained_table(state, table, now, limit)
     if as_json:
-        print_document(explained, now)
+        print_json(explanation_json(explained, now))
     else:
         print_explanation(explained, now)
 
@@ -248,13 +246,6 @@ def _add_commits(tree: Tree, explained: ExplainedTable, now: datetime) -> None:
 def escape_bold(name: str, text: str) -> str:
     """Formats a line of the tree."""
     return f"[bold]{name}[/] {escape(text)}"
-
-
-def print_document(explained: ExplainedTable, now: datetime) -> None:
-    """Prints the state of a table for programs."""
-    from arctic_orchestration.console.display import print_json
-
-    print_json(explanation_json(explained, now))
 
 
 def explanation_json(explained: ExplainedTable, now: datetime) -> dict[str, Any]:

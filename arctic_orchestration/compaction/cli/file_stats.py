@@ -70,11 +70,7 @@ def _read(lake: Lake, name: str) -> ReadTable:
     from arctic_orchestration.lake.manifests import table_numbers
 
     table = lake.table(name)
-    try:
-        policy = Policy.of(table.properties, name)
-    except ArcticError:
-        # The planner reports it in the table's row; its files can be counted in any case.
-        policy = Policy()
+    policy = Policy.or_default(table.properties, name)
     try:
         numbers = table_numbers(
             table, target_bytes=policy.target_size, small_bytes=policy.done_size

@@ -15,10 +15,7 @@ from arctic_orchestration.compaction.commit import commit_leases, commits
 from arctic_orchestration.compaction.commit.commit_leases import CommitLease
 from arctic_orchestration.compaction.planning.policy import HIGHEST_LEVEL
 from arctic_orchestration.compaction.queue import backoff, queues, task_store
-from arctic_orchestration.compaction.queue.task import (
-    Task,
-    TaskState,
-)
+from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.views.task_documents import (
     CompactionTaskDocument,
     task_details,
@@ -199,7 +196,7 @@ def _cancel_merged(opened: Opened, task: Task, lease: CommitLease) -> None:
         _require_uncommitted(opened, task)
         with opened.database.begin() as tx:
             commits.cancel_merged(tx, task.id, f"canceled by {opened.actor.name}", lease)
-            control.record_cancel(tx, task, opened.actor)
+            control.record_move(tx, task, "cancel", opened.actor)
     finally:
         with opened.database.begin() as tx:
             commit_leases.end_commit_lease(tx, lease, trouble=trouble)

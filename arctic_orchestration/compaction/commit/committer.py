@@ -33,7 +33,6 @@ from arctic_orchestration.errors import (
     CommitConflict,
     CommitUnknown,
     DatabaseUnavailable,
-    InvalidInput,
     NotFound,
     Refused,
     UnsupportedTable,
@@ -185,7 +184,7 @@ class Committer:
         table: Table | None = None
         try:
             table = load_table(self._catalog, name)
-            interval = _commit_interval(table.properties, name)
+            interval = Policy.or_default(table.properties, name).commit_interval
             with self._renewal(lease, requested_at):
                 replaced = replace_files(
                     table,
@@ -336,11 +335,3 @@ def _deletes_removed(table: Table, snapshot_id: int) -> int:
     if snapshot is None or snapshot.summary is None:
         return 0
     return int(snapshot.summary.additional_properties.get("removed-delete-files", 0))
-
-
-def _commit_interval(properties: dict[str, str], table: str) -> timedelta:
-    try:
-        return Policy.of(properties, table).commit_interval
-    except InvalidInput:
-        # The planner reports that; merged tasks are committed in any case.
-        return Policy().commit_interval

@@ -20,7 +20,7 @@ from arctic_orchestration.compaction.commit import records
 from arctic_orchestration.compaction.commit.records import CompactionRecord
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.tables import CompactionTable
-from arctic_orchestration.errors import InvalidInput, NotFound, UnsupportedTable
+from arctic_orchestration.errors import UnsupportedTable
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.compaction_tables import (
     compaction_records,
@@ -88,18 +88,11 @@ def read_metadata(database: Database, catalog: "Catalog", table: str) -> Metadat
     from arctic_orchestration.lake.tables import load_table
 
     loaded = load_table(catalog, table)
-    try:
-        policy = Policy.of(loaded.properties, table)
-    except InvalidInput:
-        policy = Policy()
+    policy = Policy.or_default(loaded.properties, table)
     with database.read() as tx:
         live = _live_tasks(tx).get(table, 0)
         last = records.records(tx, table=table, limit=1)
-        try:
-            row = tables.table_by_name(tx, table)
-            refused, observed = row.refused, row.observed_reason
-        except NotFound:
-            refused = observed = None
+        row = tables.find_table(tx, table)
     snapshot = loaded.current_snapshot()
     metadata: Metadata = {SNAPSHOT: str(snapshot.snapshot_id) if snapshot else "none", TASKS: live}
     try:
@@ -115,10 +108,10 @@ def read_metadata(database: Database, catalog: "Catalog", table: str) -> Metadat
         "partitions": found.partitions,
         "read amplification": round(found.read_amplification, 3),
     }
-    if refused is not None:
-        metadata[REFUSED] = refused
-    if observed is not None:
-        metadata[OBSERVED] = observed
+    if row is not None and row.refused is not None:
+        metadata[REFUSED] = row.refused
+    if row is not None and row.observed_reason is not None:
+        metadata[OBSERVED] = row.observed_reason
     return metadata | (_of_record(last[0]) if last else {})
 
 

@@ -89,8 +89,18 @@ def merge_tasks(
         DatabaseUnavailable: the state database did not answer at the start.
         ConfigurationError: a property of the application contradicts one that the lake needs.
     """
+    events: queue.Queue[WorkerEvent] = queue.Queue()
     with _session(spark, settings, config.application) as session:
-        return _merge_tasks(context, config, session, settings, database, tally)
+        worker = Worker(
+            DatabaseSource(database, open_catalog(settings)),
+            partial(merge, session),
+            queues=[config.queue],
+            parallelism=config.parallelism,
+            name=worker_name(context.run_id),
+            cancel=partial(cancel_merges, session),
+            on_event=events.put,
+        )
+        return attended(worker, timedelta(seconds=config.until_idle), events, tally.hear)
 
 
 @contextmanager
@@ -110,27 +120,6 @@ def _session(
         yield own.spark_session
     finally:
         own.stop()
-
-
-def _merge_tasks(
-    context: dg.OpExecutionContext,
-    config: "CompactionWorkerConfig",
-    session: "SparkSession",
-    settings: Settings,
-    database: Database,
-    tally: "Tally",
-) -> WorkDone:
-    events: queue.Queue[WorkerEvent] = queue.Queue()
-    worker = Worker(
-        DatabaseSource(database, open_catalog(settings)),
-        partial(merge, session),
-        queues=[config.queue],
-        parallelism=config.parallelism,
-        name=worker_name(context.run_id),
-        cancel=partial(cancel_merges, session),
-        on_event=events.put,
-    )
-    return attended(worker, timedelta(seconds=config.until_idle), events, tally.hear)
 
 
 class Tally:

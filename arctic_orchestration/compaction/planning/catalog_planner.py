@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from pyiceberg.catalog import Catalog
@@ -303,9 +302,8 @@ class Planner:
         )
 
     def _row(self, name: str) -> CompactionTable | None:
-        with self._database.read() as tx, suppress(NotFound):
-            return tables.table_by_name(tx, name)
-        return None
+        with self._database.read() as tx:
+            return tables.find_table(tx, name)
 
     def _see(self, name: str, policy: Policy, now: datetime) -> CompactionTable:
         with self._database.begin() as tx:

@@ -67,12 +67,12 @@ class Policy:
     major_min_files: int = 8
     #: the interval at which all small files are merged, however few; none: never
     major_interval: timedelta | None = _DAY
-    #: the interval at which all files of a changed partition are rewritten; none: never
-    full_interval: timedelta | None = None
     #: the number of delete files in a partition that triggers applying them
     major_delete_files: int = 10
     #: the share of deleted rows, from 0 to 1, that triggers the same
     major_deleted_rows: float = 0.1
+    #: the interval at which all files of a changed partition are rewritten; none: never
+    full_interval: timedelta | None = None
 
     #: the maximum input of one task in bytes, delete files included
     max_task_size: int = 512 * _MIB
@@ -114,6 +114,17 @@ class Policy:
         if reader.problems:
             raise InvalidDefinition(reader.problems)
         return policy
+
+    @classmethod
+    def or_default(cls, properties: Mapping[str, str], table: str) -> "Policy":
+        """Reads the properties as :meth:`of`; all defaults if one is invalid.
+
+        The planner reports that, in the row of the table.
+        """
+        try:
+            return cls.of(properties, table)
+        except InvalidDefinition:
+            return cls()
 
     @property
     def fingerprint(self) -> str:

@@ -14,7 +14,6 @@ from arctic_orchestration.compaction.queue import backoff
 from arctic_orchestration.compaction.queue.backoff import Rest
 from arctic_orchestration.compaction.queue.task import WAITING, TaskState
 from arctic_orchestration.compaction.tables import CompactionTable
-from arctic_orchestration.errors import NotFound
 from arctic_orchestration.quantities import counted, format_moment
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import (
@@ -104,11 +103,7 @@ def table_view(
         trouble: see :class:`TableView`.
         enabled: whether its properties enable compaction.
     """
-    try:
-        row = tables.table_by_name(tx, name)
-    except NotFound:
-        row = None
-    (seen,) = _views(tx, {name: row}, now)
+    (seen,) = _views(tx, {name: tables.find_table(tx, name)}, now)
     return replace(seen, numbers=numbers, trouble=trouble, enabled=enabled)
 
 

@@ -118,20 +118,16 @@ def attempt(
     return _Attempt(held, source, merge, gives_back).outcome()
 
 
+@dataclass
 class _Attempt:
-    def __init__(
-        self,
-        held: ClaimedTask,
-        source: TaskSource,
-        merge: Merge,
-        gives_back: Callable[[], bool],
-    ) -> None:
-        self._held = held
-        self._claim = held.claim
-        self._source = source
-        self._merge = merge
-        self._gives_back = gives_back
-        self._place: Place | None = None
+    _held: ClaimedTask
+    _source: TaskSource
+    _merge: Merge
+    _gives_back: Callable[[], bool]
+    _place: Place | None = None
+
+    def __post_init__(self) -> None:
+        self._claim = self._held.claim
 
     def outcome(self) -> AttemptResult:
         try:
