@@ -15,7 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
 from arctic_orchestration.compaction.dagster import sensor
-from arctic_orchestration.compaction.dagster.definitions import COMPACTION, Compaction
+from arctic_orchestration.compaction.dagster.definitions import Compaction
+from arctic_orchestration.compaction.dagster.sensor import COMPACTION
 from arctic_orchestration.compaction.dagster.table_metrics import key_of
 from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.settings import Settings

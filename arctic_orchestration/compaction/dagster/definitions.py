@@ -20,8 +20,6 @@ from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.lake.spark_resource import LakeSparkResource, pyspark_resource
 from arctic_orchestration.settings import Settings
 
-COMPACTION = "arctic_compaction"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Compaction:
@@ -72,21 +70,10 @@ class Compaction:
         """
         scope = self._checked_scope()
         job = worker_job(self.settings, self.spark or pyspark_resource(self.settings))
-        sensor = CompactionSensor(
-            name=COMPACTION,
-            job=job,
-            settings=self.settings,
-            interval_seconds=self.interval_seconds,
-            parallelism=self.parallelism,
-            until_idle=self.until_idle,
-            numbers_every=self.numbers_every,
-            retention=self.retention,
-            scope=scope,
-        )
         return dg.Definitions(
             assets=[table_asset(name, self.settings) for name in scope.names],
             jobs=[job],
-            sensors=[sensor],
+            sensors=[CompactionSensor(self, scope, job)],
         )
 
     def _checked_scope(self) -> Scope:

@@ -30,8 +30,10 @@ from arctic_orchestration.state.database import Database
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from arctic_orchestration.compaction.dagster.definitions import Compaction
     from arctic_orchestration.compaction.service import CompactionService
 
+COMPACTION = "arctic_compaction"
 LEVEL_TAG = "arctic/level"
 #: how long a tick waits for its round
 _WAIT_SECONDS = 5.0
@@ -61,21 +63,16 @@ class _Place:
     """The cache from tick to tick, for one state database and catalog."""
 
     def __init__(
-        self,
-        settings: Settings,
-        log: DagsterLog,
-        numbers_every: timedelta | None,
-        retention: timedelta,
-        scope: Scope,
+        self, settings: Settings, log: DagsterLog, wanted: "Compaction", scope: Scope
     ) -> None:
         self.database = Database.open(settings.database_url)
         self.log = log
         self.rounds = Rounds(self._round)
-        self.clock = ReportClock(numbers_every) if numbers_every is not None else None
+        self.clock = ReportClock(wanted.numbers_every) if wanted.numbers_every is not None else None
         #: tables of the catalog that the planner does not know
         self.has_new_tables = False
         self._settings = settings
-        self._retention = retention
+        self._retention = wanted.retention
         self._scope = scope
         self._catalog: Catalog | None = None
         self._compaction: CompactionService | None = None
@@ -108,33 +105,17 @@ class _Place:
 class CompactionSensor(NamedTargetsSensor):
     """A sensor that performs all of compaction except the merging, and requests runs that merge."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        job: dg.JobDefinition,
-        settings: Settings | None,
-        interval_seconds: int,
-        parallelism: int,
-        until_idle: timedelta,
-        numbers_every: timedelta | None,
-        retention: timedelta,
-        scope: Scope,
-    ) -> None:
+    def __init__(self, wanted: "Compaction", scope: Scope, job: dg.JobDefinition) -> None:
+        self._wanted = wanted
         self._scope = scope
-        self._settings = settings
-        self._retention = retention
         self._worker_job = job.name
-        self._parallelism = parallelism
-        self._until_idle = until_idle
-        self._numbers_every = numbers_every
         self._places: dict[tuple[str, ...], _Place] = {}
         self._tables: Mapping[str, str] | None = None
         super().__init__(
-            name=name,
+            name=COMPACTION,
             job=job,
             evaluation_fn=self._evaluate,
-            minimum_interval_seconds=interval_seconds,
+            minimum_interval_seconds=wanted.interval_seconds,
             default_status=dg.DefaultSensorStatus.RUNNING,
             description="Plans merges of small files of the lake's tables, commits what workers "
             "have merged, and requests workers.",
@@ -224,7 +205,7 @@ class CompactionSensor(NamedTargetsSensor):
                 place.database,
                 tick.context.instance,
                 self._worker_job,
-                self._parallelism,
+                self._wanted.parallelism,
                 tick.now,
             )
         except Exception as error:
@@ -239,12 +220,12 @@ class CompactionSensor(NamedTargetsSensor):
         queue = wanted.queue
         config: dict[str, object] = {
             "queue": queue.name,
-            "parallelism": self._parallelism,
-            "until_idle": self._until_idle.total_seconds(),
+            "parallelism": self._wanted.parallelism,
+            "until_idle": self._wanted.until_idle.total_seconds(),
         }
         if queue.min_workers:
             # One that is kept is replaced from time to time: the next one has the present code.
-            kept = max(self._until_idle, _KEPT).total_seconds()
+            kept = max(self._wanted.until_idle, _KEPT).total_seconds()
             config |= {"until_idle": kept, "starts_spark": True}
         if queue.application is not None:
             config["application"] = dict(queue.application)
@@ -274,13 +255,11 @@ class CompactionSensor(NamedTargetsSensor):
         return self._tables
 
     def _place(self, context: dg.SensorEvaluationContext) -> _Place:
-        settings = self._settings or Settings.from_environment()
+        settings = self._wanted.settings or Settings.from_environment()
         storage = code_servers.storage_of(context)
         key = (settings.database_url, settings.catalog, str(settings.lake), storage)
         if key not in self._places:
             # The instance of a tick ends with the tick; the log has connections of its own.
             log = DagsterLog(context.instance)
-            self._places[key] = _Place(
-                settings, log, self._numbers_every, self._retention, self._scope
-            )
+            self._places[key] = _Place(settings, log, self._wanted, self._scope)
         return self._places[key]
