@@ -390,6 +390,6 @@ def test_bad_hours_and_budgets_change_nothing(
     """They are refused by name, with what was expected."""
     with database.begin() as tx:
         with pytest.raises(InvalidInput) as refused:
-            queues.update_queue(tx, "default", **changes)  # type: ignore[arg-type]
+            queues.update_queue(tx, "default", **changes)
         assert message in str(refused.value)
         assert queues.queues(tx) == [CompactionQueue(name="default")]

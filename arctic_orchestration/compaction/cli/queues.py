@@ -140,7 +140,6 @@ def update(
         "max_workers": max_workers,
         "min_workers": min_workers,
         "application": _application(spark, spark_property),
-        "session": True if spark == "session" else None,
         "execution_timeout_seconds": None
         if execution_timeout is None
         else _timeout(execution_timeout),
@@ -148,6 +147,8 @@ def update(
         "budget": budget,
     }
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if spark == "session":
+        changes["application"] = None
     if not changes:
         expected = (
             "one of --capacity, --level, --share, --max-workers, --min-workers, --spark, "

@@ -60,45 +60,18 @@ def add_queue(tx: sa.Connection, queue: CompactionQueue, now: datetime) -> None:
         raise InvalidInput("name", queue.name, "a name that no compaction queue has yet")
 
 
-def update_queue(
-    tx: sa.Connection,
-    name: str,
-    *,
-    capacity: int | None = None,
-    level: int | None = None,
-    share: int | None = None,
-    max_workers: int | None = None,
-    min_workers: int | None = None,
-    execution_timeout_seconds: int | None = None,
-    hours: str | None = None,
-    budget: float | None = None,
-    application: Mapping[str, str] | None = None,
-    session: bool = False,
-) -> CompactionQueue:
-    """Changes the given settings. A capacity below the present number of tasks removes none.
+def update_queue(tx: sa.Connection, name: str, **changes: Any) -> CompactionQueue:
+    """Changes settings of a queue. A capacity below the present number of tasks removes none.
 
     Args:
-        application: workers start applications with these Spark properties.
-        session: workers use the session of their code location again.
+        tx: the transaction.
+        name: its name.
+        changes: fields of :class:`CompactionQueue`.
 
     Errors:
         NotFound: no such queue; lists the existing ones.
         InvalidInput: a number is out of range, or the hours are none; nothing is changed.
     """
-    given = {
-        "capacity": capacity,
-        "level": level,
-        "share": share,
-        "max_workers": max_workers,
-        "min_workers": min_workers,
-        "execution_timeout_seconds": execution_timeout_seconds,
-        "hours": hours,
-        "budget": budget,
-        "application": application,
-    }
-    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    if session:
-        changes["application"] = None
     queue = replace(lock_queue(tx, name), **changes)
     _check(queue)
     tx.execute(
