@@ -205,9 +205,9 @@ def test_a_request_says_how_the_worker_gets_its_spark(lake: CompactedPlace) -> N
     """With the properties of the queue's applications, or nothing about it."""
     lake.append("nyc.small", files=3)
     properties = {"spark.master": "spark://master:7077", "spark.executor.memory": "8g"}
-    for application, session in ((properties, False), ({}, False), (None, True)):
+    for application in (properties, {}, None):
         with lake.place.database.begin() as tx:
-            queues.update_queue(tx, "default", application=application, session=session)
+            queues.update_queue(tx, "default", application=application)
         lake.tick(a_location())
     configs = [one.run_config["ops"]["merge_small_files"]["config"] for one in lake.requests]
     assert [one.get("application") for one in configs] == [properties, {}, None]
