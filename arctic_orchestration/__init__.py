@@ -91,10 +91,7 @@ def __getattr__(name: str) -> Any:
         try:
             return getattr(import_module(_HOMES[name]), name)
         except ModuleNotFoundError as error:
-            missing = MissingExtra.of(error)
-            if missing is None:
-                raise
-            raise missing from error
+            raise MissingExtra.of(error) or error
     if name in _MODULES:
         return import_module(_MODULES[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

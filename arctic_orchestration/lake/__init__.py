@@ -56,7 +56,4 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
-        missing = MissingExtra.of(error)
-        if missing is None:
-            raise
-        raise missing from error
+        raise MissingExtra.of(error) or error

@@ -123,7 +123,7 @@ class _Projection:
         Errors:
             ArrowException: a value does not fit the column's type.
         """
-        places = {_id_of(field, mapped): number for number, field in enumerate(rows.schema)}
+        places = {id_of(field, mapped): number for number, field in enumerate(rows.schema)}
         columns = []
         for field, kind in self._fields:
             place = places.get(field.field_id)
@@ -145,7 +145,7 @@ class _Projection:
 def _columns(
     struct: iceberg.StructType, rows: pa.StructArray, mapped: Names | None
 ) -> list[pa.Array]:
-    places = {_id_of(field, mapped): number for number, field in enumerate(rows.type)}
+    places = {id_of(field, mapped): number for number, field in enumerate(rows.type)}
     found = []
     for field in struct.fields:
         place = places.get(field.field_id)
@@ -205,12 +205,6 @@ def arrow_type(kind: iceberg.IcebergType) -> pa.DataType:
             return schema_to_pyarrow(kind)
 
 
-def _id_of(field: pa.Field, mapped: Names | None) -> int | None:
-    if mapped is None:
-        return id_of(field)
-    return mapped[field.name].field_id if field.name in mapped else None
-
-
 def _read(
     io: FileIO,
     paths: Sequence[str],
@@ -267,7 +261,7 @@ def rows_of(
         why = why_misread(metadata)
         if why is not None:
             raise LakeError(f"it {why}")
-        ids = {field.name: _id_of(field, mapped) for field in schema}
+        ids = {field.name: id_of(field, mapped) for field in schema}
         if all(number is None for number in ids.values()):
             raise LakeError("it has no field ids")
         if len(ids) < len(schema):

@@ -26,11 +26,14 @@ from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
 
 from arctic_orchestration.errors import LakeError, UnsupportedTable
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
-from arctic_orchestration.lake.manifest_fields import content_of, is_vector, referenced_of
+from arctic_orchestration.lake.manifest_fields import (
+    content_of,
+    is_vector,
+    only_target_of,
+    path_bounds_of,
+    referenced_of,
+)
 from arctic_orchestration.lake.replacing.path_matching import PathBounds, file_key, form_of
-
-#: The id that the specification reserves for the paths in a file of position deletes.
-_DELETED_PATH = 2147483546
 
 
 def partition_key(spec_id: int, partition: tuple[Any, ...]) -> Hashable:
@@ -126,15 +129,11 @@ class DeleteIndex:
             everywhere = file.spec_id in self._without_partitions
             (self._equal_everywhere if everywhere else self._equal[key]).deletes.append(delete)
             return
-        bounds = _path_bounds(file)
-        target = referenced_of(file)
-        if target is None and bounds is not None and bounds[0] == bounds[1]:
-            target = bounds[0].decode()
+        target = only_target_of(file)
         if target is not None:
             self._of_path[file_key(target)].deletes.append(delete)
             return
-        if bounds is not None:
-            self._bounds[delete.path] = PathBounds.of(*bounds)
+        self._bounds[delete.path] = PathBounds.of(*path_bounds_of(file))
         self._of_partition[key].deletes.append(delete)
 
     def _add_vector(self, entry: ManifestEntry) -> None:
@@ -201,15 +200,6 @@ class DeleteIndex:
             return deletes
         name, form = path.encode(), form_of(path)
         within = tuple(
-            delete
-            for delete in deletes
-            if (bounds := self._bounds.get(delete.path)) is None
-            or bounds.may_hold_bytes(name, form)
+            delete for delete in deletes if self._bounds[delete.path].may_hold_bytes(name, form)
         )
         return deletes if len(within) == len(deletes) else within
-
-
-def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
-    lower = (file.lower_bounds or {}).get(_DELETED_PATH)
-    upper = (file.upper_bounds or {}).get(_DELETED_PATH)
-    return None if lower is None or upper is None else (lower, upper)

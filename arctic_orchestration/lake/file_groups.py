@@ -109,8 +109,17 @@ class FileGroup:
                 "sequence_number": self.sequence_number,
                 "spec_id": self.spec_id,
                 "partition": [_value_json(one) for one in self.partition],
-                "deletes": [_delete_json(delete) for delete in deletes],
-                "files": [_file_json(file, place) for file in self.files],
+                "deletes": [
+                    {name: getattr(delete, name) for name in DeleteFile.__slots__}
+                    for delete in deletes
+                ],
+                "files": [
+                    {
+                        **{name: getattr(file, name) for name in _OF_FILE},
+                        "deletes": [place[delete.key] for delete in file.deletes],
+                    }
+                    for file in self.files
+                ],
             },
             separators=(",", ":"),
         )
@@ -152,30 +161,10 @@ class FileGroup:
         )
 
 
-def _delete_json(delete: DeleteFile) -> dict[str, Any]:
-    return {
-        "path": delete.path,
-        "kind": delete.kind.value,
-        "size": delete.size,
-        "rows": delete.rows,
-        "sequence_number": delete.sequence_number,
-        "equality_ids": list(delete.equality_ids),
-        "offset": delete.offset,
-        "referenced": delete.referenced,
-    }
-
-
-def _file_json(file: LiveFile, place: Mapping[tuple[str, int], int]) -> dict[str, Any]:
-    return {
-        "path": file.path,
-        "size": file.size,
-        "rows": file.rows,
-        "sequence_number": file.sequence_number,
-        "file_format": file.file_format,
-        "sort_order_id": file.sort_order_id,
-        "first_row_id": file.first_row_id,
-        "deletes": [place[delete.key] for delete in file.deletes],
-    }
+#: The fields of a data file that its text has as they are; the others are the group's.
+_OF_FILE = (
+    "path", "size", "rows", "sequence_number", "file_format", "sort_order_id", "first_row_id"
+)  # fmt: skip
 
 
 def _value_json(value: Any) -> Any:

@@ -14,6 +14,8 @@ from pyiceberg.manifest import (
     ManifestFile,
 )
 
+#: The id that the specification reserves for the paths in a file of position deletes.
+DELETED_PATH = 2147483546
 #: Identifies an entry: a Puffin file contains several deletion vectors, each at its offset.
 EntryKey = tuple[str, int]
 
@@ -48,6 +50,23 @@ def referenced_of(file: DataFile) -> str | None:
     """Returns the one data file of the deletes, if ``referenced_data_file`` names it."""
     found: str | None = file[_REFERENCED]
     return found
+
+
+def path_bounds_of(file: DataFile) -> tuple[bytes | None, bytes | None]:
+    """Returns the smallest and greatest path of data files in a file of position deletes.
+
+    They may be truncated in an order-preserving way.
+    """
+    lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
+    return lower.get(DELETED_PATH), upper.get(DELETED_PATH)
+
+
+def only_target_of(file: DataFile) -> str | None:
+    """Returns the one data file of the deletes, if their manifest says that there is one."""
+    if referenced := referenced_of(file):
+        return referenced
+    lower, upper = path_bounds_of(file)
+    return lower.decode() if lower is not None and lower == upper else None
 
 
 def is_vector(file: DataFile) -> bool:

@@ -24,6 +24,7 @@ from pyiceberg.manifest import (
     _inherit_from_manifest,
 )
 from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
 
@@ -106,7 +107,7 @@ def live_files(table: Table, snapshot_id: int | None = None) -> LiveFiles:
     if snapshot is None:
         return LiveFiles(snapshot_id=None, sequence_number=0, files=[])
     manifests = snapshot_manifests(table.io, snapshot)
-    deletes = DeleteIndex(_specs_without_partitions(table))
+    deletes = DeleteIndex(specs_without_partitions(table.metadata))
     for manifest in manifests:
         if manifest.content == ManifestContent.DELETES:
             for entry in read_entries(table.io, manifest):
@@ -253,11 +254,12 @@ def _snapshot(table: Table, snapshot_id: int | None) -> Snapshot | None:
     return snapshot
 
 
-def _specs_without_partitions(table: Table) -> frozenset[int]:
+def specs_without_partitions(metadata: TableMetadata) -> frozenset[int]:
+    """Returns the ids of a table's specs whose files are of one partition, which is all rows."""
     # A field that was dropped in format 1 is kept as a void one.
     return frozenset(
         spec_id
-        for spec_id, spec in table.specs().items()
+        for spec_id, spec in metadata.specs().items()
         if all(isinstance(one.transform, VoidTransform) for one in spec.fields)
     )
 

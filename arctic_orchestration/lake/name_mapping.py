@@ -52,8 +52,14 @@ def _names(fields: list[MappedField]) -> Names:
     }
 
 
-def id_of(field: pa.Field) -> int | None:
-    """Returns the field id that a file has for a column or a field of a struct."""
+def id_of(field: pa.Field, names: Names | None = None) -> int | None:
+    """Returns the field id that a file has for a column or a field of a struct.
+
+    Args:
+        names: maps the names to ids; None: the ids of the file.
+    """
+    if names is not None:
+        return names[field.name].field_id if field.name in names else None
     text = (field.metadata or {}).get(_FIELD_ID)
     return None if text is None else int(text)
 
@@ -75,10 +81,7 @@ def fields_of(
     """
     for field in parent:
         here = f"{path}{field.name}"
-        if names is None:
-            yield here, id_of(field)
-        else:
-            yield here, names[field.name].field_id if field.name in names else None
+        yield here, id_of(field, names)
         yield from _inside(field.type, below(names, field.name), here)
 
 

@@ -48,7 +48,6 @@ def test_files_that_only_expired_snapshots_knew_are_gone(table: Table) -> None:
     assert {file.path for file in done.files} == before - needed
     assert len(done.snapshot_ids) == 3
     assert not done.failed
-    assert not done.dry_run
 
 
 def test_what_was_removed_is_reported_with_kinds_and_sizes(table: Table) -> None:
@@ -71,7 +70,6 @@ def test_a_dry_run_reports_the_same_and_does_nothing(table: Table) -> None:
     assert (on_disk(table), snapshot_ids(table)) == (before, snapshots)
     assert table.refresh().metadata_location == location
     done = expire_snapshots(table, older_than=LATER)
-    assert would.dry_run
     assert set(would.files) == set(done.files)
     assert would.files
     assert (would.snapshot_ids, would.refs) == (done.snapshot_ids, done.refs)
@@ -226,10 +224,10 @@ def test_statistics_go_with_their_snapshot(table: Table) -> None:
 
 
 def test_nothing_to_expire_commits_nothing(table: Table) -> None:
-    assert expire_snapshots(table, older_than=LATER) == Expired(dry_run=False)
+    assert expire_snapshots(table, older_than=LATER) == Expired()
     table.append(rows(1))
     location = table.metadata_location
-    assert expire_snapshots(table, older_than=LATER) == Expired(dry_run=False)
+    assert expire_snapshots(table, older_than=LATER) == Expired()
     assert table.refresh().metadata_location == location
 
 

@@ -41,7 +41,6 @@ def test_old_unknown_files_go(table: Table) -> None:
     done = remove_orphans(table, older_than=LIMIT)
     assert removed(done) == planted
     assert sum(file.size or 0 for file in done.files) == 12
-    assert not done.dry_run
     assert not any(Path(path).exists() for path in planted)
     assert all(Path(path).exists() for path in known)
     assert ids(table) == [1]
@@ -52,7 +51,6 @@ def test_a_dry_run_reports_the_same_and_removes_nothing(table: Table) -> None:
     planted = {plant(table, "data/lost.parquet")}
     would = remove_orphans(table, older_than=LIMIT, dry_run=True)
     assert removed(would) == planted
-    assert would.dry_run
     assert all(Path(path).exists() for path in planted)
     done = remove_orphans(table, older_than=LIMIT)
     assert (done.files, done.young, done.protected) == (would.files, would.young, would.protected)
@@ -81,7 +79,7 @@ def test_files_of_every_snapshot_branch_and_tag_stay(table: Table) -> None:
             )
         )
     before = age_everything(table)
-    assert remove_orphans(table, older_than=LIMIT) == Orphans(dry_run=False)
+    assert remove_orphans(table, older_than=LIMIT) == Orphans()
     assert age_everything(table) == before
     assert ids(table) == [3]
     assert ids(table, deleted) == [2]

@@ -26,12 +26,14 @@ from pyiceberg.io import FileIO
 
 from arctic_orchestration.errors import LakeError, UnsupportedFile
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, LiveFile
+from arctic_orchestration.lake.manifest_fields import DELETED_PATH
 from arctic_orchestration.lake.merging.deletion_vectors import vector_positions
+from arctic_orchestration.lake.name_mapping import id_of
 from arctic_orchestration.lake.replacing.path_matching import file_key
 from arctic_orchestration.lake.s3_retries import open_input
 
-#: The field ids that the specification reserves for the columns of position deletes.
-FILE_PATH_ID, POSITION_ID = 2147483546, 2147483545
+#: The field id that the specification reserves for the positions in a file of position deletes.
+_DELETED_POSITION = 2147483545
 
 _BATCH_ROWS = 256 * 1024
 _LOCAL = re.compile(r"^file:(?://(?:localhost)?)?(?=/)")
@@ -147,13 +149,9 @@ def _named_positions(io: FileIO, path: str) -> Iterator[tuple[str, npt.NDArray[n
 
 
 def _column_names(schema: pa.Schema, path: str) -> tuple[str, str]:
-    by_id = {
-        int(field.metadata[b"PARQUET:field_id"]): field.name
-        for field in schema
-        if field.metadata and b"PARQUET:field_id" in field.metadata
-    }
+    by_id = {id_of(field): field.name for field in schema}
     # The names are as reserved as the ids, and some writers omit the ids.
-    names = (by_id.get(FILE_PATH_ID, "file_path"), by_id.get(POSITION_ID, "pos"))
+    names = (by_id.get(DELETED_PATH, "file_path"), by_id.get(_DELETED_POSITION, "pos"))
     if not set(names) <= set(schema.names):
         raise LakeError(f"{path} has the columns {schema.names}, expected position deletes")
     return names

@@ -10,14 +10,17 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
 from arctic_orchestration.errors import LakeError
-from arctic_orchestration.lake.delete_index import partition_key
-from arctic_orchestration.lake.manifest_fields import EntryKey, is_vector, key_of, referenced_of
+from arctic_orchestration.lake.delete_index import partition_key, values_of
+from arctic_orchestration.lake.manifest_fields import (
+    EntryKey,
+    is_vector,
+    key_of,
+    only_target_of,
+    path_bounds_of,
+)
 from arctic_orchestration.lake.replacing.path_matching import PathBounds, file_key
 from arctic_orchestration.lake.replacing.read_errors import Why, why_unreadable
 from arctic_orchestration.lake.s3_retries import open_input
-
-#: The id that the specification reserves for the column of data file paths.
-_PATH_ID = 2147483546
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +60,7 @@ class LiveDelete:
 
 def partition_of(file: DataFile) -> Hashable:
     """Returns a key that is equal for files of one partition only."""
-    values = file.partition
-    return partition_key(file.spec_id, tuple(values[place] for place in range(len(values))))
+    return partition_key(file.spec_id, values_of(file))
 
 
 class Reach:
@@ -80,7 +82,7 @@ class Reach:
         """Returns the key of the one data file of the deletes, if the manifest names only one."""
         key = key_of(file)
         if key not in self._only:
-            path = _only_path(file)
+            path = only_target_of(file)
             self._only[key] = None if path is None else file_key(path)
         return self._only[key]
 
@@ -92,7 +94,7 @@ class Reach:
         """
         if (only := self.only(file)) is not None:
             return only == file_key(path)
-        if not PathBounds.of(*_bounds(file)).may_hold(path):
+        if not PathBounds.of(*path_bounds_of(file)).may_hold(path):
             return False
         named = self.named(file)
         if named is None:
@@ -108,7 +110,7 @@ class Reach:
         Errors:
             LakeError: the storage does not answer.
         """
-        if (only := _only_path(file)) is not None:
+        if (only := only_target_of(file)) is not None:
             return frozenset({only})
         key = key_of(file)
         if key not in self._named:
@@ -132,16 +134,3 @@ class Reach:
                 raise LakeError(f"{path} cannot be read: {error}") from error
             return None
         return frozenset(found)
-
-
-def _only_path(file: DataFile) -> str | None:
-    """Returns the one data file of the deletes, if the manifest says that there is one."""
-    if referenced := referenced_of(file):
-        return referenced
-    lower, upper = _bounds(file)
-    return lower.decode() if lower is not None and lower == upper else None
-
-
-def _bounds(file: DataFile) -> tuple[bytes | None, bytes | None]:
-    """Returns the smallest and greatest path, which may be truncated in an order-preserving way."""
-    return (file.lower_bounds or {}).get(_PATH_ID), (file.upper_bounds or {}).get(_PATH_ID)

@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import (
-    DataFile,
-    ManifestContent,
-    ManifestFile,
-)
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.transforms import VoidTransform
 
 from arctic_orchestration.lake.manifest_fields import first_row_id_of, manifest_first_row_id
-from arctic_orchestration.lake.manifests import read_entries, snapshot_manifests
+from arctic_orchestration.lake.manifests import (
+    read_entries,
+    snapshot_manifests,
+    specs_without_partitions,
+)
 from arctic_orchestration.lake.replacing.delete_targets import LiveDelete, partition_of
 from arctic_orchestration.lake.row_lineage import FIRST_VERSION
 from arctic_orchestration.lake.snapshot_history import ancestors
@@ -128,11 +127,7 @@ class ReadManifests:
     ) -> Iterator[LiveDelete]:
         """Yields all delete files of the manifests."""
         wanted = list(manifests)
-        everywhere = {
-            spec_id
-            for spec_id, spec in metadata.specs().items()
-            if all(isinstance(field.transform, VoidTransform) for field in spec.fields)
-        }
+        everywhere = specs_without_partitions(metadata)
 
         def live(manifest: ManifestFile) -> tuple[LiveDelete, ...]:
             return tuple(

@@ -77,7 +77,6 @@ _LONGEST_WAIT_SECONDS = 2.0
 class Expired:
     """The result, or the preview, of ``expire_snapshots``."""
 
-    dry_run: bool
     snapshot_ids: tuple[int, ...] = ()
     refs: tuple[str, ...] = ()
     files: tuple[RemovedFile, ...] = ()
@@ -133,7 +132,7 @@ def expire_snapshots(
             keep=keep,
         )
         if not over.snapshot_ids and not over.refs:
-            return Expired(dry_run=dry_run)
+            return Expired()
         files = list(_known_to(table, over.snapshot_ids))
         if dry_run:
             return _expired(table, over, files, protected, without=over.snapshot_ids)
@@ -273,7 +272,6 @@ def _expired(
             if why := _removal_fails(table, file.path):
                 failed[file] = why
     return Expired(
-        dry_run=without is not None,
         snapshot_ids=tuple(sorted(over.snapshot_ids)),
         refs=over.refs,
         files=tuple(file for file in unknown.values() if file not in failed),

@@ -29,7 +29,6 @@ FEWEST = 2
 class Rewritten:
     """The result, or the preview, of ``rewrite_manifests``."""
 
-    dry_run: bool
     #: the manifests in the table's head before
     before: int
     #: the small ones among them that were merged
@@ -62,8 +61,9 @@ def rewrite_manifests(table: Table, *, fewest: int = FEWEST, dry_run: bool = Fal
         raise InvalidInput("fewest", fewest, f"at least {FEWEST}")
     run = _Rewrite(table, fewest)
     if dry_run:
-        return run.preview()
-    run.commit()
+        run.preview()
+    else:
+        run.commit()
     return run.result()
 
 
@@ -76,20 +76,15 @@ class _Rewrite(CommitLoop):
         self._before = 0
         self._merged: frozenset[str] = frozenset()
 
-    def preview(self) -> Rewritten:
-        """Returns what a commit would merge."""
+    def preview(self) -> None:
+        """Determines what a commit would merge."""
         read_again(self._table)
         require_supported_format(self._table.format_version, self._name)
         self._look(Head(self._table, self._read))
-        return self._rewritten(dry_run=True)
 
     def result(self) -> Rewritten:
-        """Returns what was committed."""
-        return self._rewritten(dry_run=False)
-
-    def _rewritten(self, *, dry_run: bool) -> Rewritten:
+        """Returns what was committed, or would be."""
         return Rewritten(
-            dry_run=dry_run,
             before=self._before,
             merged=len(self._merged),
             written=None if self._manifests is None else len(self._manifests.manifests),

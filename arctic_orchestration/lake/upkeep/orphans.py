@@ -39,7 +39,6 @@ SAFE_AGE = timedelta(days=1)
 class Orphans:
     """The result, or the preview, of ``remove_orphans``."""
 
-    dry_run: bool
     files: tuple[RemovedFile, ...] = ()
     failed: tuple[FailedRemoval, ...] = ()
     #: orphans that stay: too young, or of unknown age
@@ -106,7 +105,6 @@ def remove_orphans(
         free = [file for file in free if not known.files.has_key(_subject(file))]
     failed = {} if dry_run else {file: store.remove(file) for file in free}
     return Orphans(
-        dry_run=dry_run,
         files=tuple(
             RemovedFile(file.path, FileKind.ORPHAN, file.size)
             for file in free
