@@ -25,8 +25,9 @@ from arctic_orchestration.component_attributes import (
 )
 from arctic_orchestration.dagster_internals import UnresolvedAssetJobDefinition, definitions_of_code
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
-from arctic_orchestration.freshness.dagster.definitions import SENSOR, Freshness
+from arctic_orchestration.freshness.dagster.definitions import Freshness
 from arctic_orchestration.freshness.dagster.fresh_parents import spec_of
+from arctic_orchestration.freshness.dagster.sensor import SENSOR
 from arctic_orchestration.schedules.dagster.sources import is_plain
 from arctic_orchestration.schedules.triggers import Requests
 

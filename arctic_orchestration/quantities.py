@@ -56,6 +56,12 @@ def parse_duration(value: object) -> timedelta:
     return duration
 
 
+def format_age(value: timedelta) -> str:
+    """Returns the text of a duration to the second; below a second, exact."""
+    second = timedelta(seconds=1)
+    return format_duration(value - value % second if value >= second else value)
+
+
 def format_duration(value: timedelta) -> str:
     """Returns the shortest text that :func:`parse_duration` parses as ``value``."""
     whole, text = value // timedelta(milliseconds=1), ""

@@ -20,7 +20,7 @@ from arctic_orchestration.freshness.definitions import Definition
 from arctic_orchestration.freshness.ownership import TaskRow
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import BAD, Submission, SubmissionState
-from arctic_orchestration.quantities import format_duration, format_moment
+from arctic_orchestration.quantities import format_age, format_moment
 
 #: The shared failures of another submission's run. A silent run is replaced instead, and so is one
 #: that a person started: the sharing submission did not request it.
@@ -245,7 +245,7 @@ def _parents(facts: Facts, spec: TaskSpec, now: datetime) -> Decision | None:
     if elsewhere:
         deadline = submission.deadline_at or now + spec.patience
         if now >= deadline:
-            waited = format_duration(_to_the_second(spec.patience))
+            waited = format_age(spec.patience)
             text = f"after {waited} still not fresh: {'; '.join(texts)}"
             return _stale(text, elsewhere)
         texts.append(f"until {format_moment(deadline)}")
@@ -266,7 +266,7 @@ def _away(one: ParentFacts, now: datetime) -> str:
     """Returns text about a parent whose location is away, if so: such parents have a deadline."""
     if one.seen_at is None or now - one.seen_at <= _AWAY:
         return ""
-    silent = format_duration(_to_the_second(now - one.seen_at))
+    silent = format_age(now - one.seen_at)
     return f" in a location that was not seen for {silent}"
 
 
@@ -314,8 +314,3 @@ def _shared_failure(
 
 def _run_of(shared: Submission) -> str:
     return f"run {shared.run_id}" if shared.run_id else f"the run of submission {shared.id}"
-
-
-def _to_the_second(span: timedelta) -> timedelta:
-    second = timedelta(seconds=1)
-    return span - span % second if span >= second else span

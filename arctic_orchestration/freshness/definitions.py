@@ -24,7 +24,7 @@ from arctic_orchestration.errors import (
 )
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.graph import TaskGraph, cycle_problem
-from arctic_orchestration.quantities import format_duration
+from arctic_orchestration.quantities import format_age
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.freshness_tables import task_definitions, task_locations
 
@@ -47,7 +47,6 @@ class Definition:
     cluster: str
     location: str
     spec: TaskSpec
-    declared_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,14 +89,14 @@ class RegisteredLocation:
         age = now - self.ticked_at
         if age <= SILENT:
             return None
-        silence = format_duration(age - age % timedelta(seconds=1))
+        silence = format_age(age)
         return f"{place}: its sensor has not ticked for {silence}, and begins nothing until it does"
 
 
 def location_of(tx: sa.Connection, cluster: str, location: str) -> RegisteredLocation | None:
     """Returns the record of a location; none: it is unknown."""
-    row = tx.execute(_LOCATION, {"cluster_": cluster, "location_": location}).mappings()
-    found = row.one_or_none()
+    query = sa.select(task_locations).where(*_here(task_locations, cluster, location))
+    found = tx.execute(query).mappings().one_or_none()
     return None if found is None else RegisteredLocation(**found)
 
 
@@ -114,12 +113,6 @@ def live_locations(tx: sa.Connection, now: datetime) -> frozenset[tuple[str, str
     col = task_locations.c
     query = sa.select(col.cluster, col.location).where(col.ticked_at >= now - _LATELY)
     return frozenset((row.cluster, row.location) for row in tx.execute(query))
-
-
-_LOCATION = sa.select(task_locations).where(
-    task_locations.c.cluster == sa.bindparam("cluster_"),
-    task_locations.c.location == sa.bindparam("location_"),
-)
 
 
 def register(
@@ -230,6 +223,14 @@ def definitions(
     return [one for one in found if one is not None]
 
 
+def by_task(found: Iterable[Definition]) -> dict[str, list[Definition]]:
+    """Returns declarations by the names of their tasks."""
+    named: dict[str, list[Definition]] = {}
+    for one in found:
+        named.setdefault(one.spec.name, []).append(one)
+    return named
+
+
 def task_names(
     tx: sa.Connection, *, after: str = "", batch: str | None = None, limit: int = 50
 ) -> list[str]:
@@ -253,7 +254,6 @@ def _definition(row: Mapping[Any, Any]) -> Definition | None:
         cluster=row["cluster"],
         location=row["location"],
         spec=spec,
-        declared_at=row["declared_at"],
     )
 
 

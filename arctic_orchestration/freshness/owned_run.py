@@ -15,7 +15,6 @@ from arctic_orchestration.errors import DatabaseUnavailable, Refused
 from arctic_orchestration.freshness import ownership, submissions
 from arctic_orchestration.freshness.run_outcomes import Outcomes, wake
 from arctic_orchestration.freshness.run_reconciler import RAISED, SILENT
-from arctic_orchestration.freshness.status import events_of
 from arctic_orchestration.freshness.submission import Submission, owner_of
 from arctic_orchestration.leases import Lease, Renewal
 from arctic_orchestration.state.database import Database
@@ -79,20 +78,6 @@ class Running:
         if problem is not None:
             self._record_refusal(problem)
             raise Refused(problem)
-
-    def history(self) -> list[dict[str, str]]:
-        """Returns the submission's steps so far, as JSON values; none if they cannot be read."""
-        try:
-            with self.database.read() as tx:
-                found = events_of(tx, submission=self.submission.id)
-        except Exception as error:
-            # It only informs: the run goes on.
-            _log.warning("the history of task %s is unknown: %s", self.submission.task, error)
-            return []
-        return [
-            {"at": one.at.isoformat(), "step": one.step.value, "reason": one.reason}
-            for _, one in found
-        ]
 
     def publish(self) -> datetime:
         """Records the success and releases the task; retries while the lease is valid.
@@ -187,10 +172,7 @@ class Running:
 
     def _renew(self) -> bool:
         with self.database.begin() as tx:
-            return ownership.renew(
-                tx, self.submission.task, self.lease.owner, self.token, life=self.outcomes.life,
-                time=self.outcomes.time,
-            )  # fmt: skip
+            return self.outcomes.renew(tx, self.submission)
 
     def _record_refusal(self, reason: str) -> None:
         try:

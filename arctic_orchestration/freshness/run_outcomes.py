@@ -43,6 +43,16 @@ class Outcomes:
     time: Time = database_time
     sinks: Sequence[StatusSink] = SINKS
 
+    def renew(
+        self, tx: sa.Connection, submission: Submission, **seen: str | datetime | None
+    ) -> bool:
+        """Renews the lease of the present attempt, see ``ownership.renew``."""
+        assert submission.token is not None
+        return ownership.renew(
+            tx, submission.task, submission.owner, submission.token, life=self.life,
+            time=self.time, **seen,
+        )  # fmt: skip
+
     def published(
         self,
         tx: sa.Connection,

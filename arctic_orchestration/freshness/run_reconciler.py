@@ -25,13 +25,13 @@ from arctic_orchestration.freshness.ownership import TaskRow
 from arctic_orchestration.freshness.run_outcomes import Outcomes, wake
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.run_tags import PARENT_TAG, RUN_KEY_TAG
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import is_live, task_submissions
 
 _log = logging.getLogger("arctic.freshness")
 
 SUBMISSION_TAG = "arctic/submission"
-_RUN_KEY_TAG = "dagster/run_key"
 
 #: the location of a run that was started in none
 NOWHERE = "local"
@@ -193,16 +193,7 @@ class RunReconciler:
         if submission.deadline_at is None and _is_to_begin(run, spec):
             # By the database's time: Dagster's moments come from the clocks of the processes.
             submissions.update(tx, submission.id, deadline_at=now + BEGINS_WITHIN)
-        assert submission.token is not None
-        ownership.renew(
-            tx,
-            submission.task,
-            submission.owner,
-            submission.token,
-            life=out.life,
-            time=out.time,
-            **seen,
-        )
+        out.renew(tx, submission, **seen)
         return "renewed"
 
     def _is_to_be_retried(self, tx: sa.Connection, submission: Submission, now: datetime) -> bool:
@@ -213,12 +204,8 @@ class RunReconciler:
         until = submission.deadline_at or now + RETRIED_WITHIN
         if not submission.reason.startswith(RAISED) or now >= until:
             return False
-        assert submission.token is not None
         submissions.update(tx, submission.id, deadline_at=until)
-        return ownership.renew(
-            tx, submission.task, submission.owner, submission.token, life=self.outcomes.life,
-            time=self.outcomes.time,
-        )  # fmt: skip
+        return self.outcomes.renew(tx, submission)
 
     def _run_ended(
         self,
@@ -241,10 +228,7 @@ class RunReconciler:
             if begun and silent:
                 return self._silent(tx, submission)
             # Without a take-over, this run may still publish.
-            ownership.renew(
-                tx, submission.task, submission.owner, token, life=out.life, time=out.time,
-                run_id=run.run_id,
-            )  # fmt: skip
+            out.renew(tx, submission, run_id=run.run_id)
             try:
                 out.published(
                     tx, submission, token=token, owner=submission.owner,
@@ -340,12 +324,10 @@ def _is_its(submission: Submission, run: RunView) -> bool:
 def _of_attempt(submission: Submission, runs: Sequence[RunView]) -> RunView | None:
     """Returns the run of the present attempt; a re-execution by a person is another run."""
     for run in runs:
-        if run.tags.get(_RUN_KEY_TAG) == submission.run_key and _PARENT_TAG not in run.tags:
+        if run.tags.get(RUN_KEY_TAG) == submission.run_key and PARENT_TAG not in run.tags:
             return run
     return None
 
-
-_PARENT_TAG = "dagster/parent_run_id"
 
 #: without waiting submissions
 _STILL = frozenset({"renewed", "running", "repeated"})

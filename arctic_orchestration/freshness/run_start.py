@@ -55,7 +55,6 @@ def begun(
     run_id: str,
     life: timedelta = LEASE,
     time: Time = database_time,
-    patience: timedelta = _BEGINS_FOR,
 ) -> Iterator[Running]:
     """Begins a requested run; renews its lease while the block runs.
 
@@ -67,18 +66,17 @@ def begun(
         run_id: Dagster's run id.
         life: the duration of the lease.
         time: the source of the time.
-        patience: how long an unavailable database is waited for.
 
     Errors:
         Refused: the token is no longer the task's. Nothing was touched.
-        DatabaseUnavailable: it did not answer within ``patience``.
+        DatabaseUnavailable: it did not answer within ten minutes.
     """
     outcomes = Outcomes(life=life, time=time)
 
     def begin() -> Submission:
         return _begin(database, outcomes, task, submission, token, run_id)
 
-    yield from _renewed(database, outcomes, begin, patience)
+    yield from _renewed(database, outcomes, begin)
 
 
 @contextmanager
@@ -91,13 +89,12 @@ def acquired_manually(
     run_id: str,
     life: timedelta = LEASE,
     time: Time = database_time,
-    patience: timedelta = _BEGINS_FOR,
 ) -> Iterator[Running]:
     """Acquires a task, however fresh it is, for a run that a person started in Dagster.
 
     Errors:
         Refused: another run owns the task; the message names it.
-        DatabaseUnavailable: it did not answer within ``patience``.
+        DatabaseUnavailable: it did not answer within ten minutes.
     """
     outcomes = Outcomes(life=life, time=time)
     holder = Owner(cluster=cluster, location=location, run_id=run_id)
@@ -105,18 +102,18 @@ def acquired_manually(
     def begin() -> Submission:
         return _acquire(database, outcomes, task, holder)
 
-    yield from _renewed(database, outcomes, begin, patience)
+    yield from _renewed(database, outcomes, begin)
 
 
 def _renewed(
-    database: Database, outcomes: Outcomes, begin: Callable[[], Submission], patience: timedelta
+    database: Database, outcomes: Outcomes, begin: Callable[[], Submission]
 ) -> Iterator[Running]:
     """Takes the lease as soon as the database answers, and renews it while the block runs."""
 
     def timed() -> tuple[float, Submission]:
         return steady.monotonic(), begin()
 
-    requested_at, owning = insist(timed, patience)
+    requested_at, owning = insist(timed)
     assert owning.token is not None
     lease = Lease.taken(
         owner=owning.owner, token=owning.token, requested_at=requested_at, life=outcomes.life
@@ -146,10 +143,7 @@ def _begin(
             )
         elif _has_another_run(submission, run_id):
             problem = f"task {task}: token {token} is used by run {submission.run_id}"
-        elif not ownership.renew(
-            tx, task, submission.owner, token, life=outcomes.life, time=outcomes.time,
-            run_id=run_id, begun_at=now,
-        ):  # fmt: skip
+        elif not outcomes.renew(tx, submission, run_id=run_id, begun_at=now):
             row = ownership.row_of(tx, task)
             problem = ownership.why_not(row, submission.owner, token, now)
         if problem is None:
@@ -201,9 +195,7 @@ def _acquire(database: Database, outcomes: Outcomes, task: str, holder: Owner) -
                 earlier is not None
                 and earlier.by_hand
                 and earlier.run_id == holder.run_id
-                and ownership.renew(
-                    tx, task, earlier.owner, row.token, life=outcomes.life, time=outcomes.time
-                )
+                and outcomes.renew(tx, earlier)
             ):
                 # A step that is retried in its run, or an answer that was lost.
                 return earlier
@@ -220,10 +212,7 @@ def _acquire(database: Database, outcomes: Outcomes, task: str, holder: Owner) -
             run_id=holder.run_id,
         )  # fmt: skip
         tx.execute(sa.insert(task_submissions).values(submission.as_row()))
-        ownership.renew(
-            tx, task, submission.owner, found.token, life=outcomes.life, time=outcomes.time,
-            begun_at=now,
-        )  # fmt: skip
+        outcomes.renew(tx, submission, begun_at=now)
         outcomes.report(tx, submission, Step.BEGUN, text, now, {"token": found.token})
         return submission
 
@@ -254,22 +243,20 @@ def step_begun(
         if owning is not None and owning.state.owns and owning.token == token:
             if _has_another_run(owning, run_id):
                 return f"task {owning.task}: token {token} is used by run {owning.run_id}"
-            if ownership.renew(
-                tx, owning.task, owning.owner, token, life=life, time=time, run_id=run_id
-            ):
+            if outcomes.renew(tx, owning, run_id=run_id):
                 _with_run(tx, outcomes, owning, token, run_id, time(tx))
                 return None
     problem = token_problem(database, submission, token)
     return problem or f"token {token} of submission {submission} is over"
 
 
-def insist(begin: Callable[[], _Answer], patience: timedelta = _BEGINS_FOR) -> _Answer:
+def insist(begin: Callable[[], _Answer]) -> _Answer:
     """Retries ``begin`` until the database answers.
 
     Errors:
-        DatabaseUnavailable: it did not answer within ``patience``.
+        DatabaseUnavailable: it did not answer within ten minutes.
     """
-    give_up_at = steady.monotonic() + patience.total_seconds()
+    give_up_at = steady.monotonic() + _BEGINS_FOR.total_seconds()
     while True:
         try:
             return begin()

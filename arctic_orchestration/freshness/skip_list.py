@@ -80,6 +80,11 @@ def unskip(
     report(tx, [event])
 
 
+def reasons(tx: sa.Connection, names: Sequence[str]) -> dict[str, str]:
+    """Returns why some tasks are on the skip list, by their names; omits the others."""
+    return {one.task: f"{one.reason} (by {one.by})" for one in skips(tx, names)}
+
+
 def skips(tx: sa.Connection, names: Sequence[str] | None = None) -> list[Skip]:
     """Returns the skip list, or its entries for some tasks, by name."""
     query = sa.select(skipped_tasks).order_by(skipped_tasks.c.task)

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from arctic_orchestration.notifications import outbox
 from arctic_orchestration.notifications.outbox import News, Notice
 from arctic_orchestration.state import dialect
+from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import task_events
 from arctic_orchestration.state.tables import locations
 
@@ -97,6 +98,11 @@ class StatusEvent:
     submission: str | None = None
     #: JSON values: run, token, parents with their ages
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def entry(self) -> dict[str, str]:
+        """Moment, step and reason, as JSON values."""
+        return {"at": self.at.isoformat(), "step": self.step.value, "reason": self.reason}
 
 
 class StatusSink(Protocol):
@@ -288,6 +294,17 @@ def events_of(
         query = query.where(col.submission == submission)
     rows = tx.execute(query.limit(limit)).mappings().all()
     return [(row["id"], _stored(row)) for row in reversed(rows)]
+
+
+def history_of(database: Database, submission: str) -> list[dict[str, str]]:
+    """Returns a submission's steps so far, as JSON values; none if they cannot be read."""
+    try:
+        with database.read() as tx:
+            return [one.entry for _, one in events_of(tx, submission=submission)]
+    except Exception as error:
+        # It only informs: the run goes on.
+        _log.warning("the history of submission %s is unknown: %s", submission, error)
+        return []
 
 
 def _stored(row: Mapping[Any, Any]) -> StatusEvent:

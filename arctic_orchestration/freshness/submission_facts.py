@@ -61,10 +61,8 @@ def facts_of(
     spec = definitions.spec_of(tx, submission.task, submission.cluster, submission.location)
     if spec is None:
         return Facts(submission=submission, spec=None, row=row, shared=shared)
-    skipped = {
-        one.task: f"{one.reason} (by {one.by})"
-        for one in skip_list.skips(tx, [submission.task, *(parent.name for parent in spec.parents)])
-    }
+    names = [submission.task, *(parent.name for parent in spec.parents)]
+    skipped = skip_list.reasons(tx, names)
     running = 0
     if spec.concurrency is not None and spec.batch is not None:
         if not only_look:
@@ -97,9 +95,7 @@ def parents_of(
     names = [parent.name for parent in spec.parents]
     rows = ownership.rows_of(tx, names)
     declared = definitions.definitions(tx, names)
-    declared_by: dict[str, list[definitions.Definition]] = {}
-    for one in declared:
-        declared_by.setdefault(one.spec.name, []).append(one)
+    declared_by = definitions.by_task(declared)
     live = submissions.live_of(tx, names)
     others = sorted(set(names) - set(declared_by))
     made = assets.materialized_at(others) if others else {}

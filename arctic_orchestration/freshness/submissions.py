@@ -272,9 +272,7 @@ def _check(
 
 def _named(tx: sa.Connection, names: Sequence[str]) -> dict[str, list[Definition]]:
     """Returns the declarations of the given names, by task."""
-    found: dict[str, list[Definition]] = {}
-    for one in definitions.definitions(tx, names):
-        found.setdefault(one.spec.name, []).append(one)
+    found = definitions.by_task(definitions.definitions(tx, names))
     ordered: dict[str, list[Definition]] = {}
     for number, name in enumerate(names):
         if name in found:
@@ -313,9 +311,8 @@ def _add_parents(
     last = dict(chosen)
     while last:
         parents = {parent.name for one in last.values() for parent in one.spec.parents}
-        found: dict[str, list[Definition]] = {}
-        for one in definitions.definitions(tx, sorted(parents - set(chosen))):
-            found.setdefault(one.spec.name, []).append(one)
+        declared = definitions.definitions(tx, sorted(parents - set(chosen)))
+        found = definitions.by_task(declared)
         last = _chosen(found, cluster, location, seen)
         chosen.update(last)
 

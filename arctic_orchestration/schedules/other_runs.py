@@ -11,16 +11,13 @@ import sqlalchemy as sa
 
 from arctic_orchestration.event_log.event import Event, RunStatus
 from arctic_orchestration.event_log.run_lookup import RunLookup, RunView
-from arctic_orchestration.run_tags import JOB_TAG
+from arctic_orchestration.run_tags import JOB_TAG, PARENT_TAG
 from arctic_orchestration.schedules import resources
 from arctic_orchestration.schedules.clock_jumps import not_in_future
 from arctic_orchestration.schedules.constraints.base import asset_resource, job_resource
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import runs
-
-#: Dagster's tag of a run that retries another one, or that a person executes again
-PARENT_TAG = "dagster/parent_run_id"
 
 #: how often an active run is looked up, in case its end event was missed
 VERIFY_EVERY = timedelta(minutes=5)

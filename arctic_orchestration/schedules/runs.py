@@ -15,14 +15,13 @@ import sqlalchemy as sa
 from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
 from arctic_orchestration.event_log.run_lookup import RetryLookup, RunView
 from arctic_orchestration.notifications.outbox import Notice
-from arctic_orchestration.run_tags import JOB_TAG, RUN_KEY_TAG
+from arctic_orchestration.run_tags import JOB_TAG, PARENT_TAG, RUN_KEY_TAG
 from arctic_orchestration.schedules import other_runs, resources
 from arctic_orchestration.schedules.clock_jumps import not_in_future
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import ACTIVE, Job, JobState
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.other_runs import (
-    PARENT_TAG,
     VERIFY_EVERY,
     end_of,
     has_ended,

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
-from arctic_orchestration.freshness import ownership, submissions
+from arctic_orchestration.freshness import ownership, run_start, submissions
 from arctic_orchestration.freshness.owned_run import Running
 from arctic_orchestration.freshness.run_start import acquired_manually, begun
 from arctic_orchestration.freshness.submission import SubmissionState
@@ -155,14 +155,14 @@ def test_a_manual_run_does_not_wait_for_another_run(state: Database) -> None:
 
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 def test_a_manual_run_that_is_refused_waits_for_no_submission(
-    state: Database, impatient: Database
+    state: Database, impatient: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever publishes has locked that, and waits for the row of the task."""
+    monkeypatch.setattr(run_start, "_BEGINS_FOR", timedelta(0))
     with _manually(state, timedelta(seconds=60)) as running, state.begin() as tx:
         submissions.by_id(tx, running.submission.id, lock=True)
         other = acquired_manually(
             impatient, task="flights", cluster="west", location="lake", run_id="other",
-            patience=timedelta(0),
         )  # fmt: skip
         with pytest.raises(Refused, match="being made by run r of cluster east"), other:
             raise AssertionError

@@ -288,8 +288,7 @@ def _cost_of_a_check(
 
     def counted(tx: sa.Connection, names: Sequence[str]) -> list[Counted]:
         return [
-            Counted(cluster=one.cluster, location=one.location, spec=one.spec,
-                    declared_at=one.declared_at)
+            Counted(cluster=one.cluster, location=one.location, spec=one.spec)
             for one in definitions.definitions(tx, names)
         ]  # fmt: skip
 

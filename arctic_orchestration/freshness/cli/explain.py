@@ -20,11 +20,7 @@ from arctic_orchestration.freshness.graph import Resolution
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission
 from arctic_orchestration.freshness.submission_facts import is_near
-from arctic_orchestration.freshness.views.documents import (
-    SubmissionDocument,
-    edge_document,
-    task_document,
-)
+from arctic_orchestration.freshness.views.documents import SubmissionDocument, task_document
 from arctic_orchestration.freshness.views.explanation import TaskExplanation
 from arctic_orchestration.freshness.views.explanation import explain as explained
 from arctic_orchestration.freshness.views.overview import TaskOverview
@@ -281,5 +277,4 @@ def _document(known: TaskOverview, found: TaskExplanation, plan: Resolution) -> 
         "nothing_renews": {
             name: [edge.parent for edge in edges] for name, edges in plan.stuck.items()
         },
-        "parents": [edge_document(known, edge) for edge in found.task.parents],
     }

@@ -7,7 +7,7 @@ process of a location of thousands of tasks loads them.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import date, timedelta
 from functools import cache, lru_cache
 from typing import Any
 
@@ -48,9 +48,6 @@ class BatchAssets:
 
     known: Mapping[str, TaskSpec]
     graph: TaskGraph
-    _days: dict[tuple[str, str], dg.DailyPartitionsDefinition] = field(default_factory=dict)
-    _deps: dict[tuple[dg.AssetKey, bool], dg.AssetDep] = field(default_factory=dict)
-    _templates: dict[tuple[Any, ...], dg.OpDefinition] = field(default_factory=dict)
     _op_names: set[str] = field(default_factory=set)
 
     def asset(self, one: Written, function: Function | None) -> dg.AssetsDefinition:
@@ -65,7 +62,7 @@ class BatchAssets:
         inputs = [_input(number) for number in range(len(deps))]
         # Ops that differ in nothing else are copied: constructing one takes as long as the asset.
         op = copy_op(
-            self._template(len(deps), tuple({**batch.tags, **task.tags}.items())),
+            _template(len(deps), tuple({**batch.tags, **task.tags}.items())),
             name=self._op_name(key),
             description=task.description or None,
         )
@@ -73,7 +70,7 @@ class BatchAssets:
         spec = dg.AssetSpec(
             key=key,
             deps=deps,
-            partitions_def=self._days_of(batch, one.spec.timezone),
+            partitions_def=_days(batch.partitions_start, one.spec.timezone),
             group_name=batch.name,
             description=task.description or None,
             kinds={"spark", "iceberg"} if task.table is not None else {"python"},
@@ -98,29 +95,6 @@ class BatchAssets:
         self._op_names.add(found)
         return found
 
-    def _template(self, parents: int, tags: tuple[tuple[str, str], ...]) -> dg.OpDefinition:
-        """Returns a template op without a function, with this number of parents."""
-        form = (parents, tags)
-        if form not in self._templates:
-            self._templates[form] = dg.OpDefinition(
-                compute_fn=_nothing,
-                name="template",
-                ins={found.name: found for found in map(_input, range(parents))},
-                outs={_RESULT: dg.Out()},
-                required_resource_keys={SPARK},
-                tags=dict(tags),
-            )
-        return self._templates[form]
-
-    def _days_of(self, batch: Batch, timezone: str) -> dg.DailyPartitionsDefinition:
-        start = batch.partitions_start.isoformat()
-        found = self._days.get((start, timezone))
-        if found is None:
-            # Today's partition exists from its first moment: a task is of the day on which it runs.
-            found = dg.DailyPartitionsDefinition(start, timezone=timezone, end_offset=1)
-            self._days[start, timezone] = found
-        return found
-
     def _dependency(self, parent: str, spec: TaskSpec) -> dg.AssetDep:
         """Returns the edge in Dagster's graph.
 
@@ -130,16 +104,35 @@ class BatchAssets:
         other = self.known.get(parent)
         # The name of a task may differ from the key of its asset.
         key = _key(other.target if other is not None else parent)
-        same_day = other is not None and other.batch == spec.batch
-        dep = self._deps.get((key, same_day))
-        if dep is None:
-            mapping = None if same_day else dg.LastPartitionMapping()
-            dep = self._deps[key, same_day] = dg.AssetDep(key, partition_mapping=mapping)
-        return dep
+        return _dep(key, other is not None and other.batch == spec.batch)
 
 
 #: Many tasks share few parents.
 _key = lru_cache(maxsize=65_536)(dg.AssetKey.from_user_string)
+
+
+@lru_cache(maxsize=65_536)
+def _dep(key: dg.AssetKey, same_day: bool) -> dg.AssetDep:
+    return dg.AssetDep(key, partition_mapping=None if same_day else dg.LastPartitionMapping())
+
+
+@cache
+def _days(start: date, timezone: str) -> dg.DailyPartitionsDefinition:
+    # Today's partition exists from its first moment: a task is of the day on which it runs.
+    return dg.DailyPartitionsDefinition(start.isoformat(), timezone=timezone, end_offset=1)
+
+
+@cache
+def _template(parents: int, tags: tuple[tuple[str, str], ...]) -> dg.OpDefinition:
+    """Returns a template op without a function, with this number of parents."""
+    return dg.OpDefinition(
+        compute_fn=_nothing,
+        name="template",
+        ins={found.name: found for found in map(_input, range(parents))},
+        outs={_RESULT: dg.Out()},
+        required_resource_keys={SPARK},
+        tags=dict(tags),
+    )
 
 
 @cache

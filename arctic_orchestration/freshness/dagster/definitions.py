@@ -34,8 +34,6 @@ from arctic_orchestration.freshness.graph import TaskGraph, cycle_problem
 from arctic_orchestration.freshness.ownership import LEASE
 from arctic_orchestration.settings import Settings
 
-SENSOR = "arctic_tasks"
-
 Declared = dg.AssetsDefinition | dg.JobDefinition | UnresolvedAssetJobDefinition
 
 #: Ticks renew the leases of jobs and of runs that have not begun: after each third of a lease.
@@ -110,8 +108,8 @@ class Freshness:
         ]
         everything = given + others_own
         _require_different_names(written, everything, [batch for _, batch in loaded])
-        known = [one.spec for one in written] + [spec for _, spec in everything]
-        known += [spec for batch in others for spec in batch.specs(timezone=timezone)]
+        own = [one.spec for one in written] + [spec for _, spec in everything]
+        known = own + [spec for batch in others for spec in batch.specs(timezone=timezone)]
         graph = TaskGraph(known)
         cycle = graph.cycle()
         if cycle is not None:
@@ -134,14 +132,12 @@ class Freshness:
                 jobs.append(with_history(definition, spec))
         theirs = [one for one, _ in others_own]
         sensor = TaskSensor(
-            name=SENSOR,
             interval_seconds=self.interval_seconds,
             # Only jobs that are tasks: the job of a whole batch is never requested.
             jobs=[one.name for one in (*jobs, *theirs) if not isinstance(one, dg.AssetsDefinition)],
             assets=bool(assets) or any(isinstance(one, dg.AssetsDefinition) for one in theirs),
         )
         jobs += [job for _, batch in loaded if (job := _whole(batch)) is not None]
-        own = [one.spec for one in written] + [spec for _, spec in everything]
         histories = [history_asset(spec) for spec in own]
         return dg.Definitions(assets=[*assets, *histories], jobs=jobs, sensors=[sensor])
 

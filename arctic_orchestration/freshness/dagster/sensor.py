@@ -35,6 +35,7 @@ from arctic_orchestration.run_tags import check_lengths
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 
+SENSOR = "arctic_tasks"
 #: Dagster's own job for runs of assets; it exists if there are assets.
 ASSET_JOB = "__ASSET_JOB"
 
@@ -76,7 +77,6 @@ class TaskSensor(NamedTargetsSensor):
     """A sensor that may request runs of the location's assets and of the given jobs.
 
     Args:
-        name: its name.
         interval_seconds: the minimum interval between two ticks.
         jobs: the names of jobs that are tasks.
         assets: whether assets are tasks.
@@ -85,14 +85,13 @@ class TaskSensor(NamedTargetsSensor):
     def __init__(
         self,
         *,
-        name: str,
         interval_seconds: int = 10,
         jobs: Sequence[str] = (),
         assets: bool = True,
     ) -> None:
         self._places: dict[tuple[str, ...], _Place] = {}
         super().__init__(
-            name=name,
+            name=SENSOR,
             evaluation_fn=self._evaluate,
             minimum_interval_seconds=interval_seconds,
             default_status=dg.DefaultSensorStatus.RUNNING,

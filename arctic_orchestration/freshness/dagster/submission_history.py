@@ -167,12 +167,7 @@ class Histories:
                 "ended at": dg.MetadataValue.timestamp(end.at),
                 **_freshness(end),
                 **({"step": end.step.value} if end.step is not None else {}),
-                "history": dg.MetadataValue.json(
-                    [
-                        {"at": one.at.isoformat(), "step": one.step.value, "reason": one.reason}
-                        for one in end.steps[-_STEPS_SHOWN:]
-                    ]
-                ),
+                "history": dg.MetadataValue.json([one.entry for one in end.steps[-_STEPS_SHOWN:]]),
             },
         )
 

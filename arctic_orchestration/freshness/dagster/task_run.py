@@ -9,7 +9,6 @@ The newest partition determines the freshness of a task: a run that a person sta
 partitions acquires and publishes nothing.
 """
 
-import logging
 import time as steady
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -27,18 +26,12 @@ from arctic_orchestration.freshness.ownership import LEASE
 from arctic_orchestration.freshness.run_reconciler import NOWHERE, SUBMISSION_TAG
 from arctic_orchestration.freshness.run_requests import TASK_TAG, TOKEN_TAG
 from arctic_orchestration.freshness.run_start import acquired_manually, begun, insist, step_begun
-from arctic_orchestration.freshness.status import events_of
+from arctic_orchestration.freshness.status import history_of
 from arctic_orchestration.leases import Lease, Renewal
+from arctic_orchestration.run_tags import PARENT_TAG, RUN_KEY_TAG
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
-
-#: Dagster's: set on a re-executed run, which has the tags of its parent run
-_PARENT_TAG = "dagster/parent_run_id"
-#: Dagster's: on a run that a sensor requested
-_RUN_KEY_TAG = "dagster/run_key"
-
-_log = logging.getLogger("arctic.freshness")
 
 Context = dg.AssetExecutionContext | dg.OpExecutionContext
 
@@ -154,8 +147,8 @@ def _requested(context: Context) -> tuple[str, int] | None:
     """
     tags = context.run.tags
     submission, token = tags.get(SUBMISSION_TAG, ""), tags.get(TOKEN_TAG, "")
-    requested_by = tags.get(_RUN_KEY_TAG, "").rpartition("-")[0]
-    if not submission or requested_by != submission or not token.isdigit() or _PARENT_TAG in tags:
+    requested_by = tags.get(RUN_KEY_TAG, "").rpartition("-")[0]
+    if not submission or requested_by != submission or not token.isdigit() or PARENT_TAG in tags:
         return None
     return submission, int(token)
 
@@ -198,7 +191,7 @@ def owned_step(context: Context) -> Iterator[OwnedTask]:
     submission, token = requested
     database = _state()
     # The run key is the name of the owner: one attempt of one submission.
-    task, owner = context.run.tags[TASK_TAG], context.run.tags[_RUN_KEY_TAG]
+    task, owner = context.run.tags[TASK_TAG], context.run.tags[RUN_KEY_TAG]
     requested_at = 0.0
 
     def renew() -> bool:
@@ -215,8 +208,7 @@ def owned_step(context: Context) -> Iterator[OwnedTask]:
     problem = insist(show)
     if problem is not None:
         raise dg.Failure(description=problem, allow_retries=False)
-    for step in _history(database, submission):
-        context.log.info(step)
+    _logged_history(context, database, submission)
     lease = Lease.taken(owner=owner, token=token, requested_at=requested_at, life=LEASE)
     try:
         with Renewal(lease, renew, life=LEASE, what=f"task {task}, token {token}") as renewal:
@@ -225,16 +217,12 @@ def owned_step(context: Context) -> Iterator[OwnedTask]:
         raise dg.Failure(description=str(error), allow_retries=False) from error
 
 
-def _history(database: Database, submission: str) -> list[str]:
-    """Returns the submission's steps so far, for the log of its run; none: they are unreadable."""
-    try:
-        with database.read() as tx:
-            found = events_of(tx, submission=submission)
-    except Exception as error:
-        # It only informs: the run goes on.
-        _log.warning("the history of submission %s is unknown: %s", submission, error)
-        return []
-    return [f"{one.at.isoformat()} {one.step.value}: {one.reason}" for _, one in found]
+def _logged_history(context: Context, database: Database, submission: str) -> list[dict[str, str]]:
+    """Returns the submission's steps so far, which it writes to the log of its run."""
+    history = history_of(database, submission)
+    for step in history:
+        context.log.info("%s %s: %s", step["at"], step["step"], step["reason"])
+    return history
 
 
 def location_of(run: dg.DagsterRun) -> str:
@@ -253,9 +241,7 @@ def _report(context: Context, running: Running) -> None:
     ):
         # A run of several tasks keeps the tags of the last.
         context.instance.add_run_tags(context.run.run_id, tags)
-    history = running.history()
-    for step in history:
-        context.log.info("%s %s: %s", step["at"], step["step"], step["reason"])
+    history = _logged_history(context, running.database, submission.id)
     if isinstance(context, dg.AssetExecutionContext):
         context.add_asset_metadata(
             {

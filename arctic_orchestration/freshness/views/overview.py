@@ -135,9 +135,7 @@ def task_overview(
         NotFound: a name is no task's.
     """
     now = database_time(tx)
-    places: dict[str, list[Definition]] = {}
-    for one in definitions.definitions(tx, names):
-        places.setdefault(one.spec.name, []).append(one)
+    places = definitions.by_task(definitions.definitions(tx, names))
     views = task_views(tx, now, names=names, assets=assets)
     return TaskOverview(
         now=now, views={view.name: view for view in views}, places=places, assets=assets

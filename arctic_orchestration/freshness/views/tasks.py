@@ -137,9 +137,7 @@ def task_views(
         NotFound: a name is no task's.
     """
     found = definitions.definitions(tx, names)
-    by_name: dict[str, list[Definition]] = {}
-    for one in found:
-        by_name.setdefault(one.spec.name, []).append(one)
+    by_name = definitions.by_task(found)
     for number, name in enumerate(names or ()):
         if name not in by_name:
             raise definitions.unknown(tx, f"names[{number}]", name)
@@ -158,9 +156,7 @@ class _Known:
         self.now = now
         self.rows: Mapping[str, TaskRow] = ownership.rows_of(tx, list(names))
         self.places = definitions.declared(tx, names)
-        self.skips = {
-            one.task: f"{one.reason} (by {one.by})" for one in skip_list.skips(tx, list(names))
-        }
+        self.skips = skip_list.reasons(tx, list(names))
         self.live = submissions.live_of(tx, names)
         self.roots = roots(tx, [one for found in self.live.values() for one in found])
         self.failed = submissions.failed_last(tx, names)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from arctic_orchestration.quantities import PositiveDuration, format_duration
+from arctic_orchestration.quantities import PositiveDuration, format_age
 from arctic_orchestration.schedules.constraints.base import Constraint, Facts, Verdict, admit
 
 #: up to 100 years: a longer span cannot be subtracted from today
@@ -42,13 +42,9 @@ class Fresh(Constraint):
             if at is None:
                 stale.append(f"{parent} was never made")
             elif at < now - fresh_for:
-                stale.append(f"{parent} is {_age(now - at)} old, more than {_age(fresh_for)}")
+                stale.append(
+                    f"{parent} is {format_age(now - at)} old, more than {format_age(fresh_for)}"
+                )
         if stale:
             return self.refuse("; ".join(stale), recheck_at=now + self.recheck)
         return admit(f"fresh: {', '.join(self.parents)}")
-
-
-def _age(value: timedelta) -> str:
-    """Returns the age to the second; below a second, exact."""
-    second = timedelta(seconds=1)
-    return format_duration(value - value % second if value >= second else value)
