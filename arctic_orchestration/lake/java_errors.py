@@ -1,5 +1,7 @@
 """Errors of Spark and its JVM for people: one line, without the stack."""
 
+from typing import Any
+
 from arctic_orchestration.errors import causes
 
 _LINES, _LETTERS = 4, 1_000
@@ -16,6 +18,16 @@ def one_line(text: str) -> str:
     if causes and not any(causes[-1] in line for line in shown):
         shown.append(f"({_CAUSE.lower()} {causes[-1]})")
     return " ".join(shown)[:_LETTERS] or "no reason was given"
+
+
+def reason_of(error: Exception) -> str:
+    """Returns Java's messages, down to the first cause; without its stack."""
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    parts: list[str] = []
+    while cause is not None:
+        parts.append(str(cause.toString()).splitlines()[0])
+        cause = cause.getCause()
+    return "; ".join(dict.fromkeys(parts)) or one_line(str(error))
 
 
 def is_of_java(error: BaseException) -> bool:

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyiceberg.table import Table
@@ -29,7 +28,7 @@ from arctic_orchestration.lake.data_files import files_below, remove_directory, 
 from arctic_orchestration.lake.file_access import file_access
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.file_sizes import outputs_wanted
-from arctic_orchestration.lake.java_errors import one_line
+from arctic_orchestration.lake.java_errors import reason_of
 from arctic_orchestration.lake.merging.arrow_rewrite import WorkersUnable, rewritten
 from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.merging.live_rows import live_rows
@@ -143,7 +142,7 @@ def merge(
         _clean_up(table, below, error)
         if isinstance(error, PySparkException | Py4JError):
             raise LakeError(
-                f"{name}: merging {len(group.files)} files failed: {_reason(error)}"
+                f"{name}: merging {len(group.files)} files failed: {reason_of(error)}"
             ) from error
         raise
     return Merged(
@@ -290,13 +289,3 @@ def _clean_up(table: Table, directory: str, error: BaseException) -> None:
         remove_directory(table, directory)
     except Exception as failure:
         error.add_note(f"{directory} could not be removed: {failure}")
-
-
-def _reason(error: Exception) -> str:
-    """Returns Java's messages, down to the first cause; without its stack."""
-    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    parts: list[str] = []
-    while cause is not None:
-        parts.append(str(cause.toString()).splitlines()[0])
-        cause = cause.getCause()
-    return "; ".join(dict.fromkeys(parts)) or one_line(str(error))

@@ -148,9 +148,8 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
 
 def _small_texts(footers: Sequence[Footer], schema: Schema, names: Names | None) -> frozenset[int]:
     def ids(found: pa.Schema) -> Mapping[str, int | None]:
-        if names is None or has_ids(found):
-            return {one.name: id_of(one) for one in found}
-        return {one.name: names[one.name].field_id for one in found if one.name in names}
+        mapped = None if has_ids(found) else names
+        return {one.name: id_of(one, mapped) for one in found}
 
     texts = [one.field_id for one in schema.fields if one.field_type == iceberg.StringType()]
     files = ((one.metadata, ids(one.metadata.schema.to_arrow_schema())) for one in footers)
@@ -171,15 +170,10 @@ def writing_of(table: Table, rows_per_file: int, *, schema: Schema | None = None
     """
     schema = schema or table.schema()
     columns = _columns(schema)
-    leaves = parquet_path_to_id_mapping(schema)
-    floats = {
-        path
-        for path, field_id in leaves.items()
-        if isinstance(schema.find_type(field_id), iceberg.FloatType | iceberg.DoubleType)
-    }
+    leaves, floats = _leaves_and_floats(schema)
     return Writing(
         columns=columns,
-        statistics=[path for path in leaves if path not in floats] if floats else True,
+        statistics=_all_but(floats, leaves),
         rows_per_file=rows_per_file,
         row_group_bytes=min(row_group_bytes(table) or ROW_GROUP_BYTES, MOST_ROW_GROUP_BYTES),
         zstd_level=zstd_level(table) or ZSTD_LEVEL,
@@ -236,9 +230,7 @@ def _unlike(
     """Yields the columns of a file whose values are not those of the table's type."""
     kinds = {known.field_id: known for known in struct.fields}
     for one in found:
-        field_id = id_of(one)
-        if names is not None:
-            field_id = names[one.name].field_id if one.name in names else None
+        field_id = id_of(one, names)
         wanted = None if field_id is None else kinds.get(field_id)
         if wanted is not None:
             inside = _unlike_values(wanted.field_type, one.type, below(names, one.name))
@@ -343,12 +335,7 @@ def _narrow(kind: pa.DataType) -> pa.DataType:
 def _with_statistics(
     footers: Sequence[Footer], schema: Schema, names: Names | None
 ) -> bool | list[str]:
-    leaves = parquet_path_to_id_mapping(schema)
-    floats = {
-        field_id
-        for field_id in leaves.values()
-        if isinstance(schema.find_type(field_id), iceberg.FloatType | iceberg.DoubleType)
-    }
+    leaves, floats = _leaves_and_floats(schema)
     unbounded: set[int] = set()
     ids: dict[str, Mapping[str, set[int]]] = {}
     for footer in footers if floats else ():
@@ -357,9 +344,20 @@ def _with_statistics(
         for path in _unbounded(footer):
             # The values of lists and maps need no ids.
             unbounded |= ids[footer.schema].get(path, floats)
-    if not unbounded & floats:
+    return _all_but(unbounded & floats, leaves)
+
+
+def _leaves_and_floats(schema: Schema) -> tuple[Mapping[str, int], set[int]]:
+    """Returns the field ids of the leaf columns by their paths, and those of floats."""
+    leaves = parquet_path_to_id_mapping(schema)
+    kinds = iceberg.FloatType | iceberg.DoubleType
+    return leaves, {one for one in leaves.values() if isinstance(schema.find_type(one), kinds)}
+
+
+def _all_but(field_ids: set[int], leaves: Mapping[str, int]) -> bool | list[str]:
+    if not field_ids:
         return True
-    return [path for path, field_id in leaves.items() if field_id not in unbounded & floats]
+    return [path for path, field_id in leaves.items() if field_id not in field_ids]
 
 
 def _ids_by_path(found: pa.Schema, names: Names | None) -> Mapping[str, set[int]]:

@@ -25,6 +25,7 @@ from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.file_access import file_access
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
 from arctic_orchestration.lake.file_sizes import outputs_wanted
+from arctic_orchestration.lake.java_errors import reason_of
 from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.merging.local_copies import local_copies
 from arctic_orchestration.lake.parquet_footers import MAGIC, TAIL_BYTES
@@ -209,7 +210,7 @@ def _copy(
         _rewrite(spark, inputs, sources, output, options)
     except (Py4JError, PySparkException) as error:
         raise LakeError(
-            f"{output} cannot be written from {len(inputs)} files: {_reason(error)}"
+            f"{output} cannot be written from {len(inputs)} files: {reason_of(error)}"
         ) from error
 
 
@@ -261,13 +262,3 @@ def _private(thing: Any, name: str) -> Any:
     field = thing.getClass().getDeclaredField(name)
     field.setAccessible(True)
     return field.get(thing)
-
-
-def _reason(error: Exception) -> str:
-    """Returns Java's messages, down to the first cause; without its stack."""
-    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    parts = []
-    while cause is not None:
-        parts.append(str(cause.toString()))
-        cause = cause.getCause()
-    return "; ".join(parts) or str(error)
