@@ -29,59 +29,49 @@ class Step(StrEnum):
     """What happened to a task or to a submission of it."""
 
     SUBMITTED = "submitted"
+    #: it is fresh enough, so nothing is run
     FRESH = "fresh"
+    #: it is not to be run for now, so nothing is run
     SKIPPED = "skipped"
+    #: parents are not fresh enough for it yet; it holds nothing meanwhile
     WAITS_FOR_PARENTS = "waits_for_parents"
+    #: as many tasks of its batch run as may run at once
     WAITS_FOR_PLACE = "waits_for_place"
+    #: a parent is not fresh enough, and will not be in time
     STALE_PARENTS = "stale_parents"
+    #: another submission makes it already; the outcome is shared
     SHARES = "shares"
+    #: it is for this submission to make, under a token of its own
     ACQUIRED = "acquired"
+    #: the owner before fell silent, and its lease was over
     TOOK_OVER = "took_over"
+    #: the run was requested from Dagster
     REQUESTED = "requested"
+    #: the run has begun and renews the lease itself
     BEGUN = "begun"
+    #: the run succeeded, and its token was still the task's
     PUBLISHED = "published"
+    #: a run that was not the owner any more published nothing
     REFUSED = "refused"
+    #: the run fell silent, and its lease was over
     LOST = "lost"
+    #: the run failed and is repeated, at once or after a pause
     AGAIN = "again"
+    #: no run of it could be made, or none started
     NOT_STARTED = "not_started"
     FAILED = "failed"
+    #: the run that it shared failed
     SHARED_FAILURE = "shared_failure"
     CANCELED = "canceled"
+    #: it was put on the skip list
     SKIP_SET = "skip_set"
+    #: it was taken off the skip list
     SKIP_LIFTED = "skip_lifted"
     #: of another version of the package; its reason begins with its name
     UNKNOWN = "unknown"
 
-    @property
-    def sentence(self) -> str:
-        """The meaning of a step, for people."""
-        return _SENTENCES[self]
 
-
-_SENTENCES: Mapping[Step, str] = {
-    Step.SUBMITTED: "A person, a schedule, code or a child requires it to be fresh.",
-    Step.FRESH: "It is fresh enough, so nothing is run.",
-    Step.SKIPPED: "It is not to be run for now, so nothing is run.",
-    Step.WAITS_FOR_PARENTS: "Parents are not fresh enough for it yet; it holds nothing meanwhile.",
-    Step.WAITS_FOR_PLACE: "As many tasks of its batch run as may run at once.",
-    Step.STALE_PARENTS: "A parent is not fresh enough, and will not be in time.",
-    Step.SHARES: "Another submission makes it already; the outcome is shared.",
-    Step.ACQUIRED: "It is for this submission to make, under a token of its own.",
-    Step.TOOK_OVER: "The owner before fell silent, and its lease was over.",
-    Step.REQUESTED: "The run was requested from Dagster.",
-    Step.BEGUN: "The run has begun and renews the lease itself.",
-    Step.PUBLISHED: "The run succeeded, and its token was still the task's.",
-    Step.REFUSED: "A run that was not the owner any more published nothing.",
-    Step.LOST: "The run fell silent, and its lease was over.",
-    Step.AGAIN: "The run failed and is repeated, at once or after a pause.",
-    Step.NOT_STARTED: "No run of it could be made, or none started.",
-    Step.FAILED: "It could not be made.",
-    Step.SHARED_FAILURE: "The run that it shared failed.",
-    Step.CANCELED: "Its run was canceled.",
-    Step.SKIP_SET: "It was put on the skip list.",
-    Step.SKIP_LIFTED: "It was taken off the skip list.",
-    Step.UNKNOWN: "Another version of the package recorded it.",
-}
+_KNOWN = frozenset(Step)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -308,7 +298,7 @@ def history_of(database: Database, submission: str) -> list[dict[str, str]]:
 
 
 def _stored(row: Mapping[Any, Any]) -> StatusEvent:
-    known = row["step"] in _SENTENCES
+    known = row["step"] in _KNOWN
     return StatusEvent(
         task=row["task"],
         step=Step(row["step"]) if known else Step.UNKNOWN,

@@ -80,7 +80,6 @@ class TableNumbers:
     rows: int
     #: delete files, including those that apply to no data file
     delete_files: int
-    delete_bytes: int
     partitions: int
     #: How many files a full scan opens for each file that it would open if every partition were
     #: packed into files of the target size. A delete file is opened once for each data file it
@@ -176,13 +175,12 @@ def numbers_of(live: LiveFiles, target_bytes: int, small_bytes: int | None = Non
     """Returns the same for known files."""
     small = target_bytes * _SMALL if small_bytes is None else small_bytes
     partitions: dict[Hashable, int] = defaultdict(int)
-    deletes = {delete.key: delete.size for delete in live.idle_deletes}
+    deletes = {delete.key for delete in live.idle_deletes}
     applied = 0
     for file in live.files:
         partitions[partition_key(file.spec_id, file.partition)] += file.size
         applied += len(file.deletes)
-        for delete in file.deletes:
-            deletes[delete.key] = delete.size
+        deletes |= {delete.key for delete in file.deletes}
     fewest = sum(max(1, math.ceil(size / target_bytes)) for size in partitions.values())
     return TableNumbers(
         files=len(live.files),
@@ -190,7 +188,6 @@ def numbers_of(live: LiveFiles, target_bytes: int, small_bytes: int | None = Non
         bytes=sum(file.size for file in live.files),
         rows=sum(file.rows for file in live.files),
         delete_files=len(deletes),
-        delete_bytes=sum(deletes.values()),
         partitions=len(partitions),
         read_amplification=(len(live.files) + applied) / fewest if fewest else 1.0,
     )

@@ -24,11 +24,6 @@ from arctic_orchestration.state.tables import notices
 from arctic_orchestration_tests.freshness.imagined import World, spec
 
 
-def test_each_step_has_a_sentence() -> None:
-    """None is without, and none has that of another."""
-    assert len({step.sentence for step in Step}) == len(Step)
-
-
 def noticed(world: World) -> dict[tuple[str, str], str]:
     """The statuses that people see, with the reasons."""
     with world.state.read() as tx:

@@ -23,7 +23,7 @@ from arctic_orchestration.compaction.planning.scope import Scope
 from arctic_orchestration.compaction.planning.table_planner import plan_loaded, state_of
 from arctic_orchestration.compaction.queue import table_queues
 from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
-from arctic_orchestration.errors import ArcticError, InvalidInput
+from arctic_orchestration.errors import InvalidInput, described
 from arctic_orchestration.lake.table_listing import list_tables
 from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.state.database import Database
@@ -91,9 +91,7 @@ class Observer:
         def hear(ended: Ended[PlanningCounts]) -> bool:
             nonlocal counts
             if ended.error is not None:
-                error = ended.error
-                text = str(error) if isinstance(error, ArcticError) else repr(error)
-                _log.warning("%s could not be planned: %s", ended.table, text)
+                _log.warning("%s could not be planned: %s", ended.table, described(ended.error))
                 self._paused[ended.table] = now + _PAUSE
             counts = counts.plus(ended.result or PlanningCounts(troubled=1))
             return True

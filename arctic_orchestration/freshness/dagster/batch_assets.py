@@ -48,6 +48,7 @@ class BatchAssets:
 
     known: Mapping[str, TaskSpec]
     graph: TaskGraph
+    _templates: dict[tuple[Any, ...], dg.OpDefinition] = field(default_factory=dict)
     _op_names: set[str] = field(default_factory=set)
 
     def asset(self, one: Written, function: Function | None) -> dg.AssetsDefinition:
@@ -62,7 +63,7 @@ class BatchAssets:
         inputs = [_input(number) for number in range(len(deps))]
         # Ops that differ in nothing else are copied: constructing one takes as long as the asset.
         op = copy_op(
-            _template(len(deps), tuple({**batch.tags, **task.tags}.items())),
+            self._template(len(deps), tuple({**batch.tags, **task.tags}.items())),
             name=self._op_name(key),
             description=task.description or None,
         )
@@ -95,6 +96,20 @@ class BatchAssets:
         self._op_names.add(found)
         return found
 
+    def _template(self, parents: int, tags: tuple[tuple[str, str], ...]) -> dg.OpDefinition:
+        """Returns a template op without a function, with this number of parents."""
+        form = (parents, tags)
+        if form not in self._templates:
+            self._templates[form] = dg.OpDefinition(
+                compute_fn=_nothing,
+                name="template",
+                ins={found.name: found for found in map(_input, range(parents))},
+                outs={_RESULT: dg.Out()},
+                required_resource_keys={SPARK},
+                tags=dict(tags),
+            )
+        return self._templates[form]
+
     def _dependency(self, parent: str, spec: TaskSpec) -> dg.AssetDep:
         """Returns the edge in Dagster's graph.
 
@@ -120,19 +135,6 @@ def _dep(key: dg.AssetKey, same_day: bool) -> dg.AssetDep:
 def _days(start: date, timezone: str) -> dg.DailyPartitionsDefinition:
     # Today's partition exists from its first moment: a task is of the day on which it runs.
     return dg.DailyPartitionsDefinition(start.isoformat(), timezone=timezone, end_offset=1)
-
-
-@cache
-def _template(parents: int, tags: tuple[tuple[str, str], ...]) -> dg.OpDefinition:
-    """Returns a template op without a function, with this number of parents."""
-    return dg.OpDefinition(
-        compute_fn=_nothing,
-        name="template",
-        ins={found.name: found for found in map(_input, range(parents))},
-        outs={_RESULT: dg.Out()},
-        required_resource_keys={SPARK},
-        tags=dict(tags),
-    )
 
 
 @cache
