@@ -109,16 +109,17 @@ def _first(row: pa.RecordBatch, path: tuple[str, ...]) -> Any:
     return value
 
 
-def transformed(transform: Transform[Any, Any], source_id: int, schema: Schema) -> Column:
+def transformed(
+    transform: Transform[Any, Any], path: tuple[str, ...], kind: iceberg.IcebergType
+) -> Column:
     """Returns the value of a transform that is not void, or one with the same order.
 
     Years to hours are the moments at which they begin.
 
     Errors:
-        UnsupportedTable: the transform is unknown, or the field is not a column.
+        UnsupportedTable: the transform is unknown.
     """
-    column = column_at(path_of(schema, source_id))
-    kind = schema.find_type(source_id)
+    column = column_at(path)
     if isinstance(transform, IdentityTransform):
         return column
     if isinstance(transform, BucketTransform):
@@ -129,21 +130,15 @@ def transformed(transform: Transform[Any, Any], source_id: int, schema: Schema) 
         return _truncated(column, transform.width, kind)
     unit = _UNITS.get(type(transform))
     if unit is None:
-        raise UnsupportedTable(f"field {source_id} has the unknown transform {transform}")
+        raise UnsupportedTable(f"field {'.'.join(path)} has the unknown transform {transform}")
     return F.date_trunc(unit, column)
 
 
 def _value(transform: Transform[Any, Any], source_id: int, schema: Schema) -> Column:
-    value = transformed(transform, source_id, schema)
-    return (
-        value if _is_binary(transform, source_id, schema) else value.cast("string").cast("binary")
-    )
-
-
-def _is_binary(transform: Transform[Any, Any], source_id: int, schema: Schema) -> bool:
-    if isinstance(transform, BucketTransform):
-        return False
-    return isinstance(schema.find_type(source_id), iceberg.BinaryType)
+    kind = schema.find_type(source_id)
+    value = transformed(transform, path_of(schema, source_id), kind)
+    is_binary = isinstance(kind, iceberg.BinaryType) and not isinstance(transform, BucketTransform)
+    return value if is_binary else value.cast("string").cast("binary")
 
 
 def _truncated(column: Column, width: int, kind: iceberg.IcebergType) -> Column:

@@ -5,17 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyspark.sql.functions as F
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
-from pyiceberg.transforms import VoidTransform
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, StringType, TimestampType
 from pyspark.sql import Column, DataFrame
 
-from arctic_orchestration.lake.clustering import clustering_of, type_of
+from arctic_orchestration.lake.merging.sort_keys import Key, order_of
 from arctic_orchestration.lake.partitioning import transformed
-from arctic_orchestration.lake.schema import column_at, path_of
-from arctic_orchestration.lake.sort_columns import Clustering
+from arctic_orchestration.lake.schema import column_at
 
 #: A z-order takes so many bits of the rank of a value among all.
 _BITS = 6
@@ -38,45 +35,29 @@ def sorted_rows(rows: DataFrame, table: Table, count: int) -> DataFrame:
     Errors:
         InvalidInput: the property is invalid.
     """
-    clustering = clustering_of(table)
-    if clustering is None:
-        return _by_sort_order(rows, table)
-    if clustering.z_order:
-        return _along_a_curve(rows, count, clustering, table.schema())
-    keys = []
-    for one in clustering.columns:
-        column = _column(one.name, table.schema())
-        down = one.descending
-        keys.append(F.desc_nulls_last(column) if down else F.asc_nulls_first(column))
-    return rows.sortWithinPartitions(*keys)
+    order = order_of(table, constant=())
+    if order is None:
+        return rows
+    if order.curve:
+        return _along_a_curve(rows, count, order.keys)
+    return rows.sortWithinPartitions(*map(_sort_key, order.keys))
 
 
-def _by_sort_order(rows: DataFrame, table: Table) -> DataFrame:
-    keys = [
-        _sort_key(field, transformed(field.transform, field.source_id, table.schema()))
-        for field in table.sort_order().fields
-        if not isinstance(field.transform, VoidTransform)
-    ]
-    return rows.sortWithinPartitions(*keys) if keys else rows
+def _sort_key(key: Key) -> Column:
+    column = transformed(key.transform or IdentityTransform(), key.path, key.kind)
+    if key.descending:
+        return F.desc_nulls_first(column) if key.nulls_first else F.desc_nulls_last(column)
+    return F.asc_nulls_first(column) if key.nulls_first else F.asc_nulls_last(column)
 
 
-def _sort_key(field: SortField, column: Column) -> Column:
-    first = field.null_order == NullOrder.NULLS_FIRST
-    if field.direction == SortDirection.ASC:
-        return F.asc_nulls_first(column) if first else F.asc_nulls_last(column)
-    return F.desc_nulls_first(column) if first else F.desc_nulls_last(column)
-
-
-def _along_a_curve(
-    rows: DataFrame, count: int, clustering: Clustering, schema: Schema
-) -> DataFrame:
+def _along_a_curve(rows: DataFrame, count: int, keys: Sequence[Key]) -> DataFrame:
     """Sorts by the place on a curve: the bits of a row's ranks in turn, the highest first.
 
     Source: G. M. Morton, A Computer Oriented Geodetic Data Base (1966). Of ranks instead of values,
     which are seldom spread evenly.
     """
-    values = [_value(one.name, schema) for one in clustering.columns]
-    kinds = [isinstance(type_of(schema, one.name), StringType) for one in clustering.columns]
+    values = [_value(key) for key in keys]
+    kinds = [isinstance(key.kind, StringType) for key in keys]
     # Spark has no percentiles of texts: those of some rows are collected.
     chosen = F.rand(1) < min(1.0, _SAMPLED / max(1, count))
     given = rows.select(
@@ -138,18 +119,14 @@ def _rank(value: Column, bounds: Sequence[Any], kind: str) -> Column:
     return between(0, len(known))
 
 
-def _value(name: str, schema: Schema) -> Column:
+def _value(key: Key) -> Column:
     """Returns a text, or a number with the order of the column's values."""
-    column, kind = _column(name, schema), type_of(schema, name)
-    if isinstance(kind, StringType):
+    column = column_at(key.path)
+    if isinstance(key.kind, StringType):
         return column
-    if isinstance(kind, DateType):
+    if isinstance(key.kind, DateType):
         return F.datediff(column, F.lit("1970-01-01").cast("date")).cast("double")
-    if isinstance(kind, TimestampType):
+    if isinstance(key.kind, TimestampType):
         # One without a zone is no number by itself; sessions have the zone UTC.
         column = column.cast("timestamp")
     return column.cast("double")
-
-
-def _column(name: str, schema: Schema) -> Column:
-    return column_at(path_of(schema, schema.find_field(name).field_id))
