@@ -38,7 +38,7 @@ def _statements(world: World, place: Place) -> int:
 
 
 def test_leases_of_many_queued_runs_take_as_many_statements_as_few(world: World) -> None:
-    """40,000 of them, one by one, were two minutes of statements every 20 seconds."""
+    """1,200 of them, one by one, were 3 s of statements on Postgres, every 20 seconds."""
     # The first tick prepares statements, and records that its location is alive.
     places = [_queued(world, number, name) for name, number in (("a", 2), ("few", 2), ("many", 40))]
     world.clock.passes(seconds=31)
@@ -69,7 +69,7 @@ def test_only_what_is_still_owned_is_renewed(world: World, monkeypatch: pytest.M
 def test_many_ended_runs_do_not_keep_others_from_beginning(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """10,000 runs that are terminated at once were a minute: Dagster ended each such tick."""
+    """Each takes 5 ms on Postgres: of thousands, Dagster could end each tick before that."""
     east = world.place(spec("new"), *(spec(f"old-{task}") for task in range(3)))
     old = east.submit("old-0", "old-1", "old-2")
     east.tick()
