@@ -31,7 +31,7 @@ from arctic_orchestration.arctic import DISPATCHER
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.planning.catalog_planner import Planner
 from arctic_orchestration.freshness import submissions
-from arctic_orchestration.freshness.dagster.definitions import SENSOR
+from arctic_orchestration.freshness.dagster.sensor import SENSOR
 from arctic_orchestration.run_queue import pauses
 from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules import location as locations
