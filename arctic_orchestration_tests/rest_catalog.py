@@ -5,6 +5,7 @@ It makes faults, before and after a commit was applied, checks tokens, and vends
 
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -69,6 +70,8 @@ class RestServer:
     tokens: set[str] = field(default_factory=lambda: {TOKEN})
     #: how many tokens clients got for their credentials
     exchanges: int = 0
+    #: for how many seconds those are valid; none: it does not say so
+    lifetime: int | None = 3600
     faults: list[CommitFault] = field(default_factory=list)
     #: properties of the store that it gives with each table
     vended: dict[str, str] = field(default_factory=dict)
@@ -125,12 +128,16 @@ def _add_tokens(app: FastAPI, server: RestServer) -> None:
     @app.post("/v1/oauth/tokens")
     async def token(request: Request) -> Response:
         form = await request.form()
-        if (form.get("client_id"), form.get("client_secret")) != (CLIENT_ID, CLIENT_SECRET):
+        given = f"{form.get('client_id')}:{form.get('client_secret')}"
+        if basic := request.headers.get("authorization", "").partition("Basic ")[2]:
+            given = b64decode(basic).decode()
+        if given != f"{CLIENT_ID}:{CLIENT_SECRET}":
             return JSONResponse({"error": "invalid_client"}, 401)
         server.exchanges += 1
         made = f"token {server.exchanges}"
         server.tokens.add(made)
-        return JSONResponse({"access_token": made, "token_type": "bearer", "expires_in": 3600})
+        lasts = {} if server.lifetime is None else {"expires_in": server.lifetime}
+        return JSONResponse({"access_token": made, "token_type": "bearer", **lasts})
 
 
 def _add_routes_behind(app: FastAPI, server: RestServer, behind: str) -> None:

@@ -4,6 +4,7 @@ Each test runs over pyiceberg's tables, and over Iceberg's own server.
 """
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.errors import CatalogUnavailable, CommitUnknown
+from arctic_orchestration.errors import CatalogUnavailable, CommitUnknown, ConfigurationError
 from arctic_orchestration.lake import append, ensure_table, open_catalog, read
 from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.replacing.replace import replace_files
@@ -155,6 +156,41 @@ def test_the_section_of_authentication_is_kept(server: RestServer, tmp_path: Pat
     with pytest.raises(CatalogUnavailable, match="refuses the credentials"):
         opened(server, tmp_path, auth=auth)
     assert server.headers["authorization"].startswith("Basic ")
+
+
+def _by_oauth2(uri: str) -> dict[str, Any]:
+    form = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET, "token_url": uri}
+    return {"type": "oauth2", "oauth2": form | {"scope": "lake", "refresh_margin": 60}}
+
+
+def test_a_token_server_is_asked_before_a_token_expires(store: ObjectStore, tmp_path: Path) -> None:
+    """Once for each token, with the client's credentials, which the catalog does not get."""
+    with behind(None, store, tmp_path) as tables, rest_catalog(tables) as server:
+        auth = _by_oauth2(f"{server.uri}/v1/oauth/tokens")
+        catalog = opened(server, tmp_path, auth=auth)
+        assert (list_tables(catalog), list_tables(catalog)) == ([], [])
+        # Opening has a session of its own for the server's configuration.
+        assert server.exchanges == 2
+        assert server.headers["authorization"] == "Bearer token 2"
+        server.lifetime = 60
+        catalog = opened(server, tmp_path, auth=auth)
+        before = server.exchanges
+        list_tables(catalog)
+        assert server.exchanges > before
+        server.lifetime = None
+        with pytest.raises(ConfigurationError, match="access_token, expires_in"):
+            opened(server, tmp_path, auth=auth)
+        auth["oauth2"] |= {"expires_in": 3600}
+        assert list_tables(opened(server, tmp_path, auth=auth)) == []
+
+
+def test_the_silence_of_a_token_server_ends(tmp_path: Path) -> None:
+    """By the limits of the catalog's requests."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        limit = {"rest.request-timeout": 0.01}
+        with pytest.raises(CatalogUnavailable, match="Read timed out"):
+            opened(RestServer(behind=uri, uri=uri), tmp_path, auth=_by_oauth2(uri), **limit)
 
 
 def test_vended_credentials_reach_spark(
