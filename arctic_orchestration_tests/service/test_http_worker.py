@@ -1,5 +1,6 @@
 """A worker over HTTP: the same loop, without state database and catalog."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -14,7 +15,12 @@ from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.work import attempt_runner, workers
 from arctic_orchestration.compaction.work.http_source import HttpSource, Server
 from arctic_orchestration.compaction.work.worker import What, Worker
-from arctic_orchestration.errors import RequestRefused, ServerUnavailable, UnsupportedFile
+from arctic_orchestration.errors import (
+    InvalidInput,
+    RequestRefused,
+    ServerUnavailable,
+    UnsupportedFile,
+)
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.cli.conftest import Outcome, arctic
@@ -229,6 +235,22 @@ def test_a_token_that_is_gone_for_a_moment_is_waited_for(tmp_path: Path) -> None
     file.unlink()
     with pytest.raises(ServerUnavailable, match="--token-file"):
         server.request("GET", "")
+
+
+@pytest.mark.parametrize("text", ["secret\n# of the worker", "secret\u20ac", "secret\0"])
+def test_a_file_that_is_no_token_is_refused_without_its_contents(tmp_path: Path, text: str) -> None:
+    """A header cannot contain them; the error of the HTTP client would show the token in logs."""
+    expected = "--token-file.*one line of ASCII characters"
+    with pytest.raises(InvalidInput, match=expected) as refused:
+        Server("http://127.0.0.1:1", write(tmp_path / "token", text))
+    assert "secret" not in str(refused.value)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        file = write(tmp_path / "token", "any")
+        server = Server(f"http://127.0.0.1:{listening.getsockname()[1]}", file)
+        write(file, text)
+        with pytest.raises(ServerUnavailable, match=expected) as later:
+            server.request("GET", "")
+    assert "secret" not in str(later.value)
 
 
 def write(file: Path, text: str) -> Path:

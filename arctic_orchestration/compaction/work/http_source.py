@@ -62,7 +62,7 @@ class Server:
         token_file: a file with a token, read for each request; none: no token.
 
     Errors:
-        InvalidInput: it is no such address, or the file cannot be read.
+        InvalidInput: it is no such address, or the file cannot be read or has no token alone.
     """
 
     def __init__(self, address: str, token_file: Path | None = None) -> None:
@@ -147,10 +147,15 @@ class Server:
         if self._token_file is None:
             return None
         try:
-            return self._token_file.read_text().strip()
+            token = self._token_file.read_text().strip()
         except (OSError, ValueError) as error:
             expected = f"a file that can be read ({error})"
             raise InvalidInput("--token-file", str(self._token_file), expected) from None
+        if not (token.isascii() and token.isprintable()):
+            # Not left to http.client: its error contains the token.
+            expected = "a file with one line of ASCII characters: the token alone"
+            raise InvalidInput("--token-file", str(self._token_file), expected)
+        return token
 
 
 @dataclass(frozen=True, kw_only=True)
