@@ -26,7 +26,7 @@ from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_schedule import ScheduleStatus, StoredSchedule
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import is_launching, is_waiting, jobs
+from arctic_orchestration.state.tables import is_launching, is_waiting, job_history, jobs
 
 _REASON = "the schedule was suspended"
 
@@ -123,11 +123,15 @@ def discard_all_waiting(
     """Discards the waiting jobs of schedules; returns what was lost, by the schedule's id."""
     lost = waiting_of(tx, schedule_ids)
     deferred_arrivals.forget(tx, schedule_ids)
-    queue = JobQueue(tx, now, actor=actor)
-    waiting = queue.load(dialect.among(tx, jobs.c.schedule_id, schedule_ids), is_waiting)
-    for job in waiting:
-        queue.move(job, JobState.DISCARDED, reason, next_check_at=None, held_by=None, ended_at=now)
-    queue.flush()
+    # They may be 100,000 in a tick that deploys: the database moves them.
+    these = (dialect.among(tx, jobs.c.schedule_id, schedule_ids), is_waiting)
+    to = JobState.DISCARDED.value
+    values = {"at": now, "state": to, "reason": reason, "actor": actor}
+    columns = [sa.literal(value, job_history.c[name].type) for name, value in values.items()]
+    moves = sa.select(jobs.c.id, jobs.c.state, *columns).where(*these).order_by(jobs.c.id)
+    tx.execute(sa.insert(job_history).from_select(["job_id", "from_state", *values], moves))
+    ended = {"state": to, "reason": reason, "ended_at": now, "next_check_at": None, "held_by": None}
+    tx.execute(sa.update(jobs).where(*these).values(ended))
     return lost
 
 
