@@ -50,11 +50,17 @@ _REQUESTED = sa.select(jobs).where(
     is_launching,
     jobs.c.requested_at.is_not(None) | (jobs.c.attempt > 1),
 )
-_UNHEARD_OF = sa.select(jobs).where(
-    jobs.c.location_id == sa.bindparam("here"),
-    in_state("launched"),
-    jobs.c.next_check_at <= sa.bindparam("now"),
+_UNHEARD_OF = (
+    sa.select(jobs)
+    .where(
+        jobs.c.location_id == sa.bindparam("here"),
+        in_state("launched"),
+        jobs.c.next_check_at <= sa.bindparam("now"),
+    )
+    .order_by(jobs.c.next_check_at)
 )
+#: launched jobs whose runs one tick looks up; all are due at once after a pause of five minutes
+_VERIFIED_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,7 +198,7 @@ class RunTracker:
     def verify_jobs(self) -> None:
         """Looks up the runs of launched jobs that are due, in case their end event was missed."""
         given = {"here": self._location.id, "now": self._queue.now}
-        due = self._queue.load(query=_UNHEARD_OF, given=given)
+        due = self._queue.load(query=_UNHEARD_OF.limit(_VERIFIED_AT_ONCE), given=given)
         if not due:
             return
         ids = {id for job in due for id in (job.run_id, job.begun_run_id) if id}

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration import on, only
 from arctic_orchestration.schedules import event_intake, retention, subscriber
+from arctic_orchestration.schedules import runs as tracker
 from arctic_orchestration.schedules.jobs import Job
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.state.database import Database
@@ -226,3 +227,28 @@ def test_jobs_that_a_deployment_discards_are_not_read(
             tx.execute(moves.where(moved.at == at(2))).all()
             == [("waiting_constraints", *ended)] * number
         )
+
+
+def test_runs_of_launched_jobs_are_looked_up_some_in_each_tick(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a pause of five minutes those of 20,000 jobs were looked up in one tick."""
+    monkeypatch.setattr(tracker, "_VERIFIED_AT_ONCE", 2)
+    each = Schedule(
+        name="s", target="s", trigger=on.partitions("a"), coalesce=False, enabled=True
+    )  # fmt: skip
+    here = World(database, [each])
+    here.tick(0)
+    for key in range(5):
+        here.feed.arrive("a", str(key))
+    started = here.tick(1)
+    here.tick(2)
+    for run in started:
+        here.dagster.delete(run)
+    ended = []
+    for second in range(303, 307):
+        here.tick(second)
+        with database.read() as tx:
+            failed = sa.select(sa.func.count()).where(jobs.c.state == "failed")
+            ended.append(tx.execute(failed).scalar_one())
+    assert ended == [2, 4, 5, 5]
