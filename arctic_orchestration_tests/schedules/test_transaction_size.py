@@ -12,14 +12,19 @@ from arctic_orchestration.schedules import event_intake, retention, subscriber
 from arctic_orchestration.schedules import runs as tracker
 from arctic_orchestration.schedules.jobs import Job
 from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.simulator import read_declared
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import events, job_events, job_history, jobs, launches
 from arctic_orchestration_tests.schedules.lake_of_partitions import (
+    ASSETS,
+    DAILY,
     DAY,
+    Declared,
     MakeWorld,
     daily,
     lake,
     runs,
+    waiting,
 )
 from arctic_orchestration_tests.schedules.simulated import World, at
 
@@ -252,3 +257,38 @@ def test_runs_of_launched_jobs_are_looked_up_some_in_each_tick(
             failed = sa.select(sa.func.count()).where(jobs.c.state == "failed")
             ended.append(tx.execute(failed).scalar_one())
     assert ended == [2, 4, 5, 5]
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_many_jobs_are_counted_again_in_as_many_statements_as_few(
+    lake: MakeWorld, monkeypatch: pytest.MonkeyPatch, complete: bool
+) -> None:
+    """10,000 that waited for regions, of which the code then had others, took 10,033 statements."""
+    all_: dict[str, Any] = {"complete": True} if complete else {"count": "all"}
+    here = lake(daily(trigger=on.partitions("raw/orders", **all_)))
+    arrived, look_ups = here.feed.arrived, []
+
+    def look_up(*args: Any, **named: Any) -> Any:
+        look_ups.append(args)
+        return arrived(*args, **named)
+
+    monkeypatch.setattr(here.feed, "arrived", look_up)
+    counts = []
+    for now, region, days in ((_NOW, "amer", DAYS[:3]), (_NOW + 2, "mars", DAYS[3:])):
+        for day in days:
+            here.feed.arrive("raw/orders", f"{day}|emea")
+        here.tick(now)
+        changed = {"multi": {"date": DAILY, "region": {"static": ["emea", region]}}}
+        assets = {**ASSETS, "raw/orders": {"partitions": changed}}
+        here.targets = Declared(read_declared({"assets": assets}))
+        here.engine = here.new_engine()
+        look_ups.clear()
+        with statements_of(here.database) as statements:
+            here.tick(now + 1)
+        counts.append((len(statements), len(look_ups)))
+        assert set(waiting(here).values()) == {
+            f"1 of 2 partitions of raw/orders have arrived, missing {day}|{region}"
+            for day in DAYS[: len(waiting(here))]
+        }
+    assert len(waiting(here)) == len(DAYS)
+    assert counts[0] == counts[1]
