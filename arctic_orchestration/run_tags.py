@@ -9,7 +9,7 @@ from arctic_orchestration.errors import InvalidInput
 JOB_TAG = "arctic/job"
 #: Dagster's: the run key of the request of a run
 RUN_KEY_TAG = "dagster/run_key"
-#: Dagster's: of a run that retries another one, or that a person executes again, with its tags
+#: Dagster's: of a run that retries another one, or that a user executes again, with its tags
 PARENT_TAG = "dagster/parent_run_id"
 #: the page of the job
 PAGE_TAG = "arctic/page"
