@@ -17,6 +17,7 @@ from arctic_orchestration.state.consumer_tables import (
 )
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.consumers.arrivals import NOON, Clock, Log, Partitions, engine_of
+from arctic_orchestration_tests.statements import statements_of
 
 MINUTE = timedelta(minutes=1)
 #: as in the name of a delivery
@@ -317,18 +318,11 @@ def test_many_partitions_are_delivered_again_at_once(
     log.arrives(*days)
     with engine.consume() as partitions:
         partitions.failed(*days[:100], reason="broken")
-    statements: list[str] = []
-
-    def note(_: object, __: object, statement: str, *___: object) -> None:
-        statements.append(statement)
-
-    sa.event.listen(state.engine, "before_cursor_execute", note)
-    with state.begin() as tx:
+    with statements_of(state.engine) as statements, state.begin() as tx:
         assert control.retry(tx, engine.seen(tx), [*days[50:], "000"], clock.now) == [
             "000",
             *days[50:],
         ]
-    sa.event.remove(state.engine, "before_cursor_execute", note)
     assert len(statements) < 10
     assert taken(engine) == ["000", *days[50:]]
     assert taken(engine) == []

@@ -8,7 +8,7 @@ import pytest
 
 from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.freshness.status import Step
-from arctic_orchestration.freshness.submission import SubmissionState
+from arctic_orchestration.freshness.submission import Submission, SubmissionState
 from arctic_orchestration_tests.freshness.imagined import Place, Run, World, spec
 
 
@@ -173,21 +173,22 @@ def test_a_pause_of_a_location_that_is_away_is_not_waited_for(world: World) -> N
     assert world.state_of(first) is SubmissionState.FRESH
 
 
-def _raises(place: Place, run: Run) -> None:
-    """A step of a run raises, and Dagster is to retry it."""
+def _raised(place: Place) -> tuple[Submission, Run]:
+    """A step of a task's run has raised, and Dagster is to retry it."""
+    (submission,) = place.submit("flights")
+    place.tick()
+    (run,) = place.waiting_runs()
     with pytest.raises(ValueError, match="no rows"), ExitStack() as stack:
         place.begin(run, stack)
         raise ValueError("no rows yet")
+    return submission, run
 
 
 def test_a_step_that_dagster_retries_after_a_pause_keeps_its_task(world: World) -> None:
     """A retry policy with a pause of two leases: one run, which no other takes over."""
     east = world.place(spec("flights"))
     west = world.place(spec("flights"), cluster="west")
-    (submission,) = east.submit("flights")
-    east.tick()
-    (run,) = east.waiting_runs()
-    _raises(east, run)
+    submission, run = _raised(east)
     (other,) = west.submit("flights")
     for _ in range(6):
         world.clock.passes(seconds=20)
@@ -205,10 +206,7 @@ def test_a_run_that_is_killed_after_a_retry_has_begun_is_silent_after_its_lease(
 ) -> None:
     """The exception before it is over."""
     east = world.place(spec("flights"))
-    (submission,) = east.submit("flights")
-    east.tick()
-    (run,) = east.waiting_runs()
-    _raises(east, run)
+    submission, run = _raised(east)
     world.clock.passes(seconds=50)
     east.tick()
     with ExitStack() as stack:
@@ -222,10 +220,7 @@ def test_a_run_that_is_killed_after_a_retry_has_begun_is_silent_after_its_lease(
 def test_a_run_that_raised_and_never_ends_is_silent_after_an_hour(world: World) -> None:
     """Its process was killed before Dagster stored the failure."""
     east = world.place(spec("flights"))
-    (submission,) = east.submit("flights")
-    east.tick()
-    (run,) = east.waiting_runs()
-    _raises(east, run)
+    submission, run = _raised(east)
     world.clock.passes(seconds=20)
     east.tick()
     for _ in range(3):

@@ -11,6 +11,7 @@ from arctic_orchestration.freshness import lifecycle, ownership, run_reconciler
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration.state.freshness_tables import tasks
 from arctic_orchestration_tests.freshness.imagined import Place, World, spec
+from arctic_orchestration_tests.statements import statements_of
 
 
 def _queued(world: World, number: int, cluster: str) -> Place:
@@ -26,14 +27,8 @@ def _queued(world: World, number: int, cluster: str) -> Place:
 
 
 def _statements(world: World, place: Place) -> int:
-    found: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        found.append(statement)
-
-    sa.event.listen(world.state.engine, "before_cursor_execute", note)
-    assert place.tick().counts["renewed"] == len(place.runs.known)
-    sa.event.remove(world.state.engine, "before_cursor_execute", note)
+    with statements_of(world.state.engine) as found:
+        assert place.tick().counts["renewed"] == len(place.runs.known)
     return len(found)
 
 

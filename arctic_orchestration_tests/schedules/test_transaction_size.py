@@ -1,7 +1,6 @@
 """What one transaction writes: a flood must not make a tick longer than Dagster allows."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from arctic_orchestration_tests.schedules.lake_of_partitions import (
     waiting,
 )
 from arctic_orchestration_tests.schedules.simulated import World, at
+from arctic_orchestration_tests.statements import statements_of
 
 __all__ = ["lake"]
 
@@ -58,19 +58,6 @@ def _ticks(here: World) -> list[int]:
         added.append(_rows(here) - before)
         assert len(added) < 100
     return added
-
-
-@contextmanager
-def statements_of(database: Database) -> Iterator[list[str]]:
-    """The statements that are executed inside the block."""
-    found: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        found.append(statement)
-
-    sa.event.listen(database.engine, "before_cursor_execute", note)
-    yield found
-    sa.event.remove(database.engine, "before_cursor_execute", note)
 
 
 @pytest.fixture
@@ -129,7 +116,7 @@ def test_many_jobs_take_as_many_statements_as_few(
         for key in range(number):
             # No two are adjacent.
             here.feed.arrive("a", str(first + 2 * key))
-        with statements_of(database) as statements:
+        with statements_of(database.engine) as statements:
             for tick in range(3):
                 # The ranges that were split from one job are checked in the next tick.
                 here.tick(first + tick)
@@ -156,7 +143,7 @@ def test_many_changed_schedules_take_as_many_statements_as_few(database: Databas
         here.tick(1)
         here.schedules = _hourly(number, count=3)
         here.engine = here.new_engine()
-        with statements_of(database) as statements:
+        with statements_of(database.engine) as statements:
             assert here.engine.tick(at(2)).counts["updated"] == number
         counts.append(len(statements))
         for partition in ("2", "3"):
@@ -283,7 +270,7 @@ def test_many_jobs_are_counted_again_in_as_many_statements_as_few(
         here.targets = Declared(read_declared({"assets": assets}))
         here.engine = here.new_engine()
         look_ups.clear()
-        with statements_of(here.database) as statements:
+        with statements_of(here.database.engine) as statements:
             here.tick(now + 1)
         counts.append((len(statements), len(look_ups)))
         assert set(waiting(here).values()) == {

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -16,6 +15,7 @@ from arctic_orchestration_tests.schedules.simulated import World, at
 from arctic_orchestration_tests.service.conftest import MakeApi
 from arctic_orchestration_tests.service.test_access import token
 from arctic_orchestration_tests.service.test_problems import problem
+from arctic_orchestration_tests.statements import statements_of
 
 
 def test_an_event_is_listed_with_its_jobs(
@@ -120,15 +120,10 @@ def test_a_page_of_few_assets_passes_over_all_others_at_once(
     taken = [(kind, event) for kind in (EventKind.PARTITION, EventKind.RUN) for event in subjects]
     plant_events(database, [*taken, *[(EventKind.PARTITION, "many")] * 5_000])
     limits = [f"events:read@asset={scope}" for scope in scopes]
-    client, executed = api(token=token(database, *limits)), []
-
-    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
-        executed.append(statement)
-
+    client = api(token=token(database, *limits))
     client.get("/events?limit=1")
-    sa.event.listen(database.engine, "before_cursor_execute", note)
-    answer = client.get("/events").json()
-    sa.event.remove(database.engine, "before_cursor_execute", note)
+    with statements_of(database.engine) as executed:
+        answer = client.get("/events").json()
     assert {event["subject"] for event in answer["events"]} == expected
     assert {event["kind"] for event in answer["events"]} == {"partition"}
     assert answer["next_cursor"] is None

@@ -16,6 +16,7 @@ from arctic_orchestration.state.tables import jobs, schedules
 from arctic_orchestration_tests.schedules.simulated import World, at
 from arctic_orchestration_tests.service.conftest import MakeApi
 from arctic_orchestration_tests.service.test_access import token
+from arctic_orchestration_tests.statements import statements_of
 
 MakeWorld = Callable[..., World]
 
@@ -92,17 +93,12 @@ def test_pages_of_a_limited_scope_read_no_jobs_of_others(
     client = api(token=token(database, *limits))
     whole = client.get("/jobs")
     assert [name for name, _ in listed(whole)] == ["a_1", "a_2", "b.x", "d-x"]
-    found, cursor, executed = [], "", []
-
-    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
-        executed.append(statement)
-
-    sa.event.listen(database.engine, "before_cursor_execute", note)
-    while cursor is not None:
-        page = client.get(f"/jobs?limit=2{cursor and '&cursor='}{cursor}").json()
-        found.append(page["jobs"])
-        cursor = page["next_cursor"]
-    sa.event.remove(database.engine, "before_cursor_execute", note)
+    found, cursor = [], ""
+    with statements_of(database.engine) as executed:
+        while cursor is not None:
+            page = client.get(f"/jobs?limit=2{cursor and '&cursor='}{cursor}").json()
+            found.append(page["jobs"])
+            cursor = page["next_cursor"]
     assert [len(page) for page in found] == [2, 2]
     assert [job for page in found for job in page] == whole.json()["jobs"]
     assert sum("FROM arctic_jobs" in statement for statement in executed) == 2, executed

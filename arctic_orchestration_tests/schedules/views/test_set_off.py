@@ -1,8 +1,6 @@
 """What an event set off, who holds what, and what was decided, on both databases."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import pytest
 import sqlalchemy as sa
@@ -20,6 +18,7 @@ from arctic_orchestration.schedules.views.holders import holders_by_resource, wa
 from arctic_orchestration.schedules.views.set_off import newest_events, set_off
 from arctic_orchestration.state.tables import events, jobs
 from arctic_orchestration_tests.schedules.simulated import World, at
+from arctic_orchestration_tests.statements import statements_of
 
 MakeWorld = Callable[[Sequence[Schedule]], World]
 SPARK = [only.concurrency(1, group="spark")]
@@ -57,19 +56,6 @@ def test_an_event_shows_everything_that_it_set_off(world: MakeWorld) -> None:
     (ended,) = jobs["load"].events
     assert (ended.event.subject, ended.event.run_id) == ("load", run)
     assert [one.effect.schedule for one in ended.jobs] == ["sums"]
-
-
-@contextmanager
-def counted(tx: sa.Connection) -> Iterator[list[str]]:
-    """The statements that a transaction executes meanwhile."""
-    executed: list[str] = []
-
-    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
-        executed.append(statement)
-
-    sa.event.listen(tx, "before_cursor_execute", note)
-    yield executed
-    sa.event.remove(tx, "before_cursor_execute", note)
 
 
 def made_by_runs(here: World, of_each: int) -> list[str]:
@@ -114,7 +100,7 @@ def test_many_jobs_of_an_event_cost_as_few_statements_as_one(
     with here.database.read() as tx:
         place = location_by_name(tx, "default", None)
         (first,) = newest_events(tx, Span(subject="raw/a").conditions)
-        with counted(tx) as executed:
+        with statements_of(tx) as executed:
             found = set_off(tx, place, first.number)
     assert len(executed) <= 5, executed
     assert [job.effect.run_id for job in found.jobs] == runs
