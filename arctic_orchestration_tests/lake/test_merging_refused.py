@@ -86,7 +86,7 @@ def test_a_file_that_goes_while_it_is_read(
 
     def remove(*_: object) -> Readable:
         Path(group.files[1].path).unlink()
-        return Readable(lacking={}, values={})
+        return Readable(schema=table.schema(), lacking={}, values={})
 
     monkeypatch.setattr(live_rows, "require_readable", remove)
     expected = "lake.refused: merging 2 files failed: .*does not exist"

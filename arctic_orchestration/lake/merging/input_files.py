@@ -4,18 +4,19 @@ Where a column has no field id, Spark and other readers silently return nulls. A
 these nulls. The table's name mapping identifies the columns of files that have no field ids at all.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import NestedField
 
 from arctic_orchestration.errors import LakeError, UnsupportedFile
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging.deletes import EqualityChain, plain_path
 from arctic_orchestration.lake.merging.partition_values import UNKNOWN, partition_values
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
+from arctic_orchestration.lake.merging.wider_schema import with_dropped
 from arctic_orchestration.lake.name_mapping import PROPERTY, Names, fields_of, has_ids, names_of
 
 
@@ -23,6 +24,8 @@ from arctic_orchestration.lake.name_mapping import PROPERTY, Names, fields_of, h
 class Readable:
     """What the files of a group need when they are read."""
 
+    #: the table's, with the dropped columns that equality deletes compare
+    schema: Schema
     #: the ids of columns with a known value that each file leaves out, by its path
     lacking: Mapping[str, frozenset[int]]
     #: the values of these columns: the partition's, or the default
@@ -61,13 +64,14 @@ def require_readable(
     names = names_of(table)
     implied = partition_values(table, group)
     compared = {field_id for chain in chains for field_id in chain.field_ids}
-    fields = dict(_fields_by_id(table))
+    schema = with_dropped(table, compared)
+    fields = schema._lazy_id_to_field
     defaults = {
         field_id: field.initial_default
         for field_id, field in fields.items()
         if field.initial_default is not None
     }
-    columns = {field.field_id for field in table.schema().fields}
+    columns = {field.field_id for field in schema.fields}
     lacking, nameless = {}, 0
     deletes = {delete.path: (delete, chain) for chain in chains for delete in chain.deletes}
     if footers is None:
@@ -76,7 +80,7 @@ def require_readable(
         footer = footers[file.path]
         ids = _field_ids(footer, name, names)
         nameless += not has_ids(footer.metadata.schema.to_arrow_schema())
-        for missing in sorted(implied.keys() & (fields.keys() | compared) - ids):
+        for missing in sorted(implied.keys() & fields.keys() - ids):
             if missing not in columns or implied[missing] is UNKNOWN:
                 raise UnsupportedFile(
                     f"{name}: {file.path} leaves out field {missing}, whose value is the "
@@ -94,11 +98,13 @@ def require_readable(
         if absent := set(chain.field_ids) - _field_ids(footer, name, None):
             raise LakeError(f"{name}: {delete.path} lacks field {min(absent)}, which it compares")
         _require_rows(footer, delete.rows, name)
-    return Readable(lacking=lacking, values={**defaults, **implied}, nameless=nameless, names=names)
-
-
-def _fields_by_id(table: Table) -> Iterable[tuple[int, NestedField]]:
-    return table.schema()._lazy_id_to_field.items()
+    return Readable(
+        schema=schema,
+        lacking=lacking,
+        values={**defaults, **implied},
+        nameless=nameless,
+        names=names,
+    )
 
 
 def _footers(table: Table, paths: Sequence[str]) -> dict[str, Footer]:

@@ -41,7 +41,7 @@ from arctic_orchestration.lake.merging.lineage import lineage_of
 from arctic_orchestration.lake.merging.sessions import facts_frame
 from arctic_orchestration.lake.merging.strategy import require_current_schema
 from arctic_orchestration.lake.merging.value_deletes import MOST_HASHED
-from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
+from arctic_orchestration.lake.merging.wider_schema import only
 from arctic_orchestration.lake.name_mapping import Names
 from arctic_orchestration.lake.row_lineage import LAST_UPDATED, ROW_ID, with_lineage
 from arctic_orchestration.lake.row_schema import literal_of, ordered
@@ -110,8 +110,8 @@ def live_rows(
         LakeError: a file is missing, broken, or differs from the table's record of it.
     """
     chains = equality_chains(group.files)
-    schema = with_dropped(table, {number for chain in chains for number in chain.field_ids})
     readable = require_readable(table, group, chains)
+    schema = readable.schema
     filled = frozenset[int]().union(*readable.lacking.values())
     positions = deleted_positions(table.io, group.files)
     lineage = lineage_of(table, group)
@@ -137,7 +137,7 @@ def live_rows(
     if positions or chains or sorting or filled or lineage is not None:
         rows = _with_file_facts(spark, rows, group, urls, positions, chains, readable.lacking)
     for field_id in filled:
-        rows = _filled(rows, table.schema(), field_id, readable.values[field_id])
+        rows = _filled(rows, readable.schema, field_id, readable.values[field_id])
     if positions:
         word = F.get("deleted", F.shiftright(POSITION, 6).cast("int"))
         bit = F.getbit(word, F.col(POSITION).bitwiseAND(F.lit(63)).cast("int"))

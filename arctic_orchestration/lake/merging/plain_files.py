@@ -116,7 +116,7 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
     hindrance = next(hindrances, None)
     if hindrance is not None:
         return hindrance
-    lacking = _lacking(table, group, require_readable(table, group, chains, footers))
+    lacking = _lacking(group, require_readable(table, group, chains, footers))
     if isinstance(lacking, str):
         return lacking
     values = partition_values(table, group)
@@ -285,15 +285,13 @@ def _becomes(found: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(found in (wanted, wider.get(wanted)))
 
 
-def _lacking(
-    table: Table, group: FileGroup, readable: Readable
-) -> list[Mapping[str, pa.Array]] | str:
+def _lacking(group: FileGroup, readable: Readable) -> list[Mapping[str, pa.Array]] | str:
     """Returns the values of columns that each file lacks; or why Arrow has none of them.
 
     As arrays of one value: scalars are sent to workers as Python's, which has no day after 9999.
     """
     columns = {
-        one.field_id: one for one in table.schema().fields if one.field_id in readable.values
+        one.field_id: one for one in readable.schema.fields if one.field_id in readable.values
     }
     values: dict[int, Any] = {}
     for field_id in frozenset[int]().union(*readable.lacking.values()):

@@ -15,7 +15,7 @@ from arctic_orchestration.errors import LakeError, UnsupportedTable
 def with_dropped(table: Table, field_ids: Collection[int]) -> Schema:
     """Returns the current schema, with missing fields appended to it or to its structs.
 
-    A dropped field has its last type, and an unused name.
+    A dropped field has its last type, its default value for older files, and an unused name.
 
     Errors:
         LakeError: no schema of the table has such a field.
@@ -93,4 +93,9 @@ def _only(struct: iceberg.StructType, field_ids: Collection[int]) -> iceberg.Str
 
 
 def _field(field: iceberg.NestedField, name: str, kind: iceberg.IcebergType) -> iceberg.NestedField:
-    return iceberg.NestedField(field_id=field.field_id, name=name, field_type=kind)
+    return iceberg.NestedField(
+        field_id=field.field_id,
+        name=name,
+        field_type=kind,
+        initial_default=field.initial_default,
+    )

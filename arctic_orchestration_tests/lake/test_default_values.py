@@ -1,0 +1,124 @@
+"""Columns of format 3 that were added with a default value, which the rows of older files have."""
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField, StructType
+from pyspark.sql import SparkSession
+
+from arctic_orchestration.errors import UnsupportedFile
+from arctic_orchestration.lake.merging.merge import Engine
+from arctic_orchestration_tests.lake.format_three import new_table
+from arctic_orchestration_tests.lake.merged_files import (
+    equality_delete,
+    fill,
+    group_of,
+    merged,
+    rows_of,
+    with_deletes,
+)
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "s", StructType(NestedField(3, "x", LongType()))),
+)
+#: columns by their names: the type and the default as the metadata has them, and the value
+COLUMNS = {
+    "flag": ("boolean", False, False),
+    "small": ("int", 7, 7),
+    "large": ("long", 8, 8),
+    "single": ("float", 1.5, 1.5),
+    "double": ("double", 2.5, 2.5),
+    "price": ("decimal(9, 2)", "14.20", Decimal("14.20")),
+    "day": ("date", "2017-11-16", date(2017, 11, 16)),
+    "wall": ("timestamp", "2017-11-16T22:31:08.123456", datetime(2017, 11, 16, 22, 31, 8, 123456)),
+    "at": ("timestamptz", "1969-12-31T23:00:00+00:00", datetime(1969, 12, 31, 23, tzinfo=UTC)),
+    "text": ("string", "it's", "it's"),
+    "bytes": ("binary", "0002ff", b"\x00\x02\xff"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    """A table with a file of two rows, to whose columns others were added afterwards."""
+    table = new_table(catalog, "lake.defaults", schema=SCHEMA)
+    fill(table, [{"id": 1}, {"id": 2}])
+    added = [
+        _field(10 + number, name, kind, default)
+        for number, (name, (kind, default, _)) in enumerate(COLUMNS.items())
+    ]
+    return _changed(catalog, table, lambda fields: fields + added)
+
+
+def _field(number: int, name: str, kind: str, default: Any) -> dict[str, Any]:
+    both = {"initial-default": default, "write-default": default}
+    return {"id": number, "name": name, "required": False, "type": kind, **both}
+
+
+def _changed(catalog: Catalog, table: Table, change: Callable[[list[Any]], list[Any]]) -> Table:
+    """The table with other columns, as another writer has changed them."""
+    location = Path(table.refresh().metadata_location)
+    document = json.loads(location.read_text())
+    number = document["current-schema-id"] + 1
+    fields = change(deepcopy(document["schemas"][-1]["fields"]))
+    document["schemas"].append({"type": "struct", "schema-id": number, "fields": fields})
+    document |= {"current-schema-id": number, "last-column-id": 99}
+    changed = location.with_name(f"9000{number}-{location.name[6:]}")
+    changed.write_text(json.dumps(document))
+    catalog.drop_table(table.name())
+    return catalog.register_table(table.name(), str(changed))
+
+
+@pytest.mark.parametrize("engine", [None, Engine.SPARK])
+def test_a_merged_file_has_the_default_in_the_rows_of_older_files(
+    spark: SparkSession, table: Table, engine: Engine | None
+) -> None:
+    """Of a newer file, whose column is null, the row stays null."""
+    fill(table, [{"id": 3, "small": 30}])
+    done = merged(spark, table, group_of(table), engine=engine)
+    found = {row["id"]: {name: row[name] for name in COLUMNS} for row in rows_of(done)}
+    default = {name: value for name, (_, _, value) in COLUMNS.items()}
+    assert found == {1: default, 2: default, 3: dict.fromkeys(COLUMNS) | {"small": 30}}
+
+
+def test_files_without_a_default_inside_of_a_struct_are_refused(
+    spark: SparkSession, catalog: Catalog, table: Table
+) -> None:
+    def change(fields: list[Any]) -> list[Any]:
+        fields[1]["type"]["fields"].append(_field(50, "y", "long", 5))
+        return fields
+
+    table = _changed(catalog, table, change)
+    with pytest.raises(UnsupportedFile, match="lacks field 50, and default values inside of"):
+        merged(spark, table, group_of(table))
+
+
+@pytest.mark.parametrize("engine", [None, Engine.SPARK])
+@pytest.mark.parametrize("dropped", [False, True])
+def test_deletes_compare_the_default_of_older_files(
+    spark: SparkSession, table: Table, tmp_path: Path, engine: Engine | None, dropped: bool
+) -> None:
+    """Also where the column was dropped since: what was deleted does not come back."""
+    fill(table, [{"id": 3, "small": 7}, {"id": 4, "small": 8}, {"id": 5}])
+    sevens = equality_delete(tmp_path / "1.parquet", table, ["small", "id"], [(7, 1), (7, 3)])
+    days = equality_delete(
+        tmp_path / "2.parquet", table, ["id", "day"], [(2, date(2017, 11, 16)), (4, None)]
+    )
+    if dropped:
+        with table.update_schema(allow_incompatible_changes=True) as update:
+            update.delete_column("small").delete_column("day")
+    group = group_of(table)
+    for deletes, left in (([sevens], {2, 4, 5}), ([days], {1, 3, 5}), ([sevens, days], {5})):
+        some = with_deletes(group, dict.fromkeys((0, 1), deletes))
+        done = merged(spark, table, some, engine=engine)
+        assert {row["id"] for row in rows_of(done)} == left
+        assert done.rows_deleted == 5 - len(left)
