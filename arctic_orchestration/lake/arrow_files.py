@@ -363,7 +363,7 @@ class OutputFiles:
         if not without:
             return True
         empty = pa.BufferOutputStream()
-        pq.write_table(columns.empty_table(), empty)
+        pq.ParquetWriter(empty, columns).close()
         schema = pq.ParquetFile(empty.getvalue()).schema
         paths = (schema.column(number).path for number in range(len(schema.names)))
         return [path for path in paths if path not in without]

@@ -23,9 +23,13 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema, promote
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import Record
-from pyiceberg.types import IcebergType
+from pyiceberg.types import IcebergType, TimestampNanoType, TimestamptzNanoType
 
 from arctic_orchestration.errors import LakeError
+from arctic_orchestration.lake.row_lineage import FIRST_VERSION
+
+#: They get no bounds: Python's moments, of which pyiceberg makes them, cut nanoseconds off.
+_COUNTED = (TimestampNanoType, TimestamptzNanoType)
 
 _log = logging.getLogger("arctic_orchestration.lake")
 
@@ -74,9 +78,11 @@ def described(
     with source.open() as stream:
         file = pq.ParquetFile(stream)
         metadata = file.metadata
-        columns = _schema_of(file, path)
+        columns = _schema_of(file, path, table)
     ids = parquet_path_to_id_mapping(columns)
-    unbounded = _unbounded(metadata, ids)
+    kinds = table.schema()._lazy_id_to_field
+    counted = {number for number, one in kinds.items() if isinstance(one.field_type, _COUNTED)}
+    unbounded = _unbounded(metadata, ids) | counted
     try:
         statistics = data_file_statistics_from_parquet_metadata(
             parquet_metadata=metadata,
@@ -115,7 +121,7 @@ def columns_of(table: Table, path: str) -> frozenset[int]:
         LakeError: a column of the file has no field id.
     """
     with table.io.new_input(path).open() as stream:
-        columns = _schema_of(pq.ParquetFile(stream), path)
+        columns = _schema_of(pq.ParquetFile(stream), path, table)
     return frozenset(parquet_path_to_id_mapping(columns).values())
 
 
@@ -133,9 +139,14 @@ def unreadable(columns: Mapping[int, IcebergType], schema: Schema) -> str | None
     return None
 
 
-def _schema_of(file: pq.ParquetFile, path: str) -> Schema:
+def _schema_of(file: pq.ParquetFile, path: str, table: Table) -> Schema:
+    version = table.format_version
     try:
-        return pyarrow_to_schema(file.schema_arrow, downcast_ns_timestamp_to_us=True)
+        return pyarrow_to_schema(
+            file.schema_arrow,
+            downcast_ns_timestamp_to_us=version < FIRST_VERSION,
+            format_version=version,
+        )
     except ValueError as error:
         raise LakeError(f"{path}: a column has no field id: {error}") from error
 

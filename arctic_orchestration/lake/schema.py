@@ -28,6 +28,15 @@ _SAME: dict[type[iceberg.IcebergType], spark.DataType] = {
     iceberg.BinaryType: spark.BinaryType(),
 }
 
+#: Types without an equivalent in Spark that merges carry from file to file, without Spark's rows.
+_CARRIED = (
+    iceberg.UUIDType,
+    iceberg.FixedType,
+    iceberg.TimeType,
+    iceberg.TimestampNanoType,
+    iceberg.TimestamptzNanoType,
+)
+
 #: The types of rows that fit a column without loss.
 _WIDENINGS: dict[type[spark.DataType], tuple[type[spark.DataType], ...]] = {
     spark.IntegerType: (spark.ByteType, spark.ShortType),
@@ -37,14 +46,15 @@ _WIDENINGS: dict[type[spark.DataType], tuple[type[spark.DataType], ...]] = {
 
 
 def require_supported_table(table: Table) -> None:
-    """Refuses a table that would be damaged, before anything is read or written.
+    """Refuses a table that merges would damage, before anything is read or written.
 
     Errors:
         UnsupportedTable: names the column and its type, or what is unsupported in its metadata.
         LakeError: the metadata of a table of format 3 cannot be read.
     """
     require_supported_metadata(table)
-    require_supported(table.schema(), ".".join(table.name()))
+    columns = without_unknown(table.schema()).as_struct()
+    _require_none(_unsupported(columns, "", _CARRIED), ".".join(table.name()))
 
 
 def require_supported(schema: Schema, table: str) -> None:
@@ -53,9 +63,19 @@ def require_supported(schema: Schema, table: str) -> None:
     Errors:
         UnsupportedTable: names the path and the type of every such column.
     """
-    problems = list(_unsupported(schema.as_struct(), ""))
-    if problems:
-        raise UnsupportedTable(f"{table}: " + "; ".join(problems))
+    _require_none(_unsupported(schema.as_struct(), ""), table)
+
+
+def without_unknown(schema: Schema) -> Schema:
+    """Returns the schema without columns of type ``unknown``, which no file contains."""
+    return Schema(
+        *(one for one in schema.fields if not isinstance(one.field_type, iceberg.UnknownType))
+    )
+
+
+def _require_none(problems: Iterator[str], table: str) -> None:
+    if found := "; ".join(problems):
+        raise UnsupportedTable(f"{table}: {found}")
 
 
 def spark_schema(schema: Schema) -> spark.StructType:
@@ -82,7 +102,10 @@ def require_fitting(found: spark.StructType, expected: Schema, table: str) -> No
         raise SchemaMismatch(f"{table}: " + "; ".join(problems))
 
 
-def _unsupported(kind: iceberg.IcebergType, path: str) -> Iterator[str]:
+def _unsupported(
+    kind: iceberg.IcebergType, path: str, others: tuple[type[iceberg.IcebergType], ...] = ()
+) -> Iterator[str]:
+    """Yields the columns that Spark cannot represent, without those of other allowed types."""
     match kind:
         case iceberg.StructType():
             seen: dict[str, str] = {}
@@ -91,16 +114,16 @@ def _unsupported(kind: iceberg.IcebergType, path: str) -> Iterator[str]:
                 twin = seen.setdefault(field.name.lower(), field.name)
                 if twin != field.name:
                     yield f"column {here}: Spark does not distinguish it from {twin}"
-                yield from _unsupported(field.field_type, here)
+                yield from _unsupported(field.field_type, here, others)
         case iceberg.ListType():
-            yield from _unsupported(kind.element_type, f"{path}.element")
+            yield from _unsupported(kind.element_type, f"{path}.element", others)
         case iceberg.MapType():
-            yield from _unsupported(kind.key_type, f"{path}.key")
-            yield from _unsupported(kind.value_type, f"{path}.value")
+            yield from _unsupported(kind.key_type, f"{path}.key", others)
+            yield from _unsupported(kind.value_type, f"{path}.value", others)
         case iceberg.DecimalType():
             pass
         case _:
-            if type(kind) not in _SAME:
+            if type(kind) not in _SAME and not isinstance(kind, others):
                 yield f"column {path}: type {kind} does not survive Spark"
 
 

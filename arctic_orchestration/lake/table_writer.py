@@ -42,9 +42,10 @@ from arctic_orchestration.lake.filters import filter_column, null_matches_nothin
 from arctic_orchestration.lake.partitioning import require_supported_spec
 from arctic_orchestration.lake.refs import keeping_retention
 from arctic_orchestration.lake.row_lineage import FIRST_VERSION
-from arctic_orchestration.lake.schema import require_fitting, require_supported_table
+from arctic_orchestration.lake.schema import require_fitting, require_supported
 from arctic_orchestration.lake.session import require_lake_session
 from arctic_orchestration.lake.snapshot_history import SharedMetadataTransaction, ancestors
+from arctic_orchestration.lake.supported_formats import require_supported_metadata
 from arctic_orchestration.lake.table_properties import bool_property, require_commit_properties
 from arctic_orchestration.lake.table_reader import plan, require_whole_files, rows_of
 from arctic_orchestration.lake.tables import is_locked
@@ -107,7 +108,8 @@ def append(
     require_lake_session(spark)
     table.refresh()
     name = ".".join(table.name())
-    require_supported_table(table)
+    require_supported_metadata(table)
+    require_supported(table.schema(), name)
     require_supported_spec(table.spec(), table.schema(), name)
     require_commit_properties(table.properties)
     if replacing is not None and table.format_version >= FIRST_VERSION:

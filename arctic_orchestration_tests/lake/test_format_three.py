@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import LongType, NestedField, TimestampNanoType
+from pyiceberg.types import GeometryType, LongType, NestedField
 
 from arctic_orchestration.errors import LakeError, UnsupportedTable
 from arctic_orchestration.lake.file_groups import DeleteKind
@@ -363,13 +363,11 @@ def test_encrypted_tables_are_refused_by_name(catalog: Catalog, table: Table) ->
 
 
 def test_what_cannot_survive_is_refused_by_name(catalog: Catalog) -> None:
-    """A type that Spark has not, a reserved name, and a type that pyiceberg does not know."""
-    nanoseconds = Schema(*SCHEMA.fields, NestedField(9, "at", TimestampNanoType()))
+    """A type that Arrow writes otherwise, a reserved name, and a type unknown to pyiceberg."""
+    shapes = Schema(*SCHEMA.fields, NestedField(9, "shape", GeometryType()))
     catalog.create_namespace("lake")
-    table = catalog.create_table(
-        "lake.nanoseconds", nanoseconds, properties={"format-version": "3"}
-    )
-    with pytest.raises(UnsupportedTable, match="column at: type timestamp_ns"):
+    table = catalog.create_table("lake.shapes", shapes, properties={"format-version": "3"})
+    with pytest.raises(UnsupportedTable, match="column shape: type geometry does not survive"):
         require_supported_table(table)
 
     reserved = Schema(*SCHEMA.fields, NestedField(9, "_ROW_ID", LongType()))

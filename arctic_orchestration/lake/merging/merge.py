@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.errors import InvalidInput, LakeError
+from arctic_orchestration.errors import InvalidInput, LakeError, UnsupportedTable
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.arrow_rows import write_arrow_rows
 from arctic_orchestration.lake.clustering import clustering_of, is_sorted
@@ -178,7 +178,6 @@ def _decoded(
 ) -> tuple[_Outputs, str]:
     """Decodes and rewrites the group; returns the outputs, with the engine and its reason."""
     name = ".".join(table.name())
-    require_supported(table.schema(), name)
     reason = "it was requested"
     if engine != Engine.SPARK:
         plain = plain_files(table, group)
@@ -197,6 +196,10 @@ def _decoded(
                 return (outputs, deleted, _sort_order_id(table)), how
         if engine == Engine.ARROW:
             raise LakeError(f"{name}: Arrow cannot decode {len(group.files)} files: {reason}")
+    try:
+        require_supported(table.schema(), name)
+    except UnsupportedTable as error:
+        raise UnsupportedTable(f"{error}; and Arrow cannot decode the files: {reason}") from None
     written, missing = _decoded_by_spark(spark, table, group, directory, target_bytes)
     through = f"; files pass through Arrow, as {missing}" if missing else ""
     return written, f"decoded by Spark: {reason}{through}"

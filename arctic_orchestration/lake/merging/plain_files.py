@@ -46,6 +46,7 @@ from arctic_orchestration.lake.merging.value_deletes import MOST_HASHED, MOST_HA
 from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
 from arctic_orchestration.lake.name_mapping import Names, below, fields_of, has_ids, id_of, names_of
 from arctic_orchestration.lake.row_lineage import Inherited, with_lineage
+from arctic_orchestration.lake.schema import without_unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +130,8 @@ def plain_files(table: Table, group: FileGroup) -> PlainFiles | str:
     if order is not None and (hindrance := why_not_sorted(order)):
         return hindrance
     lineage = lineage_of(table, group)
-    schema = table.schema() if lineage is None else with_lineage(table.schema())
+    schema = without_unknown(table.schema())
+    schema = schema if lineage is None else with_lineage(schema)
     files = [
         PlainFile(path=file.path, lacking=known, inherited=lineage[number] if lineage else None)
         for number, (file, known) in enumerate(zip(group.files, lacking, strict=True))

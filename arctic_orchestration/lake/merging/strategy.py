@@ -22,6 +22,7 @@ from arctic_orchestration.lake.merging.lineage import why_lineage_is_lost, with_
 from arctic_orchestration.lake.merging.row_groups import Footer, FooterUnreadable, read_footers
 from arctic_orchestration.lake.parquet_footers import with_ids
 from arctic_orchestration.lake.row_lineage import FIRST_VERSION, with_lineage
+from arctic_orchestration.lake.schema import without_unknown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +97,7 @@ def _copyable(
         footers = read_footers(table.io, (file.path for file in group.files))
     except FooterUnreadable as error:
         return str(error)
-    schema = table.schema()
+    schema = without_unknown(table.schema())
     if table.format_version >= FIRST_VERSION:
         if lost := why_lineage_is_lost(footers):
             return lost
@@ -207,6 +208,8 @@ _PHYSICAL: dict[type[iceberg.IcebergType], tuple[str, tuple[str, ...]]] = {
     iceberg.TimeType: ("INT64", ("TIME",)),
     iceberg.TimestampType: ("INT64", ("TIMESTAMP",)),
     iceberg.TimestamptzType: ("INT64", ("TIMESTAMP",)),
+    iceberg.TimestampNanoType: ("INT64", ("TIMESTAMP",)),
+    iceberg.TimestamptzNanoType: ("INT64", ("TIMESTAMP",)),
     iceberg.StringType: ("BYTE_ARRAY", ("STRING",)),
     iceberg.BinaryType: ("BYTE_ARRAY", ("NONE",)),
     iceberg.UUIDType: ("FIXED_LEN_BYTE_ARRAY", ("UUID", "NONE")),
@@ -236,6 +239,10 @@ def _is_of_type(column: pq.ColumnSchema, expected: iceberg.IcebergType) -> bool:
             return '"microseconds"' in form and '"isAdjustedToUTC":false' in form
         case iceberg.TimestamptzType():
             return '"microseconds"' in form and '"isAdjustedToUTC":true' in form
+        case iceberg.TimestampNanoType():
+            return '"nanoseconds"' in form and '"isAdjustedToUTC":false' in form
+        case iceberg.TimestamptzNanoType():
+            return '"nanoseconds"' in form and '"isAdjustedToUTC":true' in form
         case iceberg.UUIDType():
             return int(column.length) == 16
         case iceberg.FixedType():

@@ -14,6 +14,7 @@ from arctic_orchestration.lake.replacing.obsolete_deletes import Added
 from arctic_orchestration.lake.replacing.read_errors import Why, why_unreadable
 from arctic_orchestration.lake.replacing.table_head import Place
 from arctic_orchestration.lake.row_lineage import FIRST_VERSION, lacks_lineage
+from arctic_orchestration.lake.schema import without_unknown
 
 
 class WrongOutputs(Exception):
@@ -137,7 +138,7 @@ def schema_conflict(table: Table, outputs: Outputs, places: Mapping[str, Place])
         return None
     leaves = {
         field_id
-        for field_id, field in schema._lazy_id_to_field.items()
+        for field_id, field in without_unknown(schema)._lazy_id_to_field.items()
         if field.field_type.is_primitive
     }
     everywhere = frozenset.intersection(*(frozenset(one) for one in outputs.columns))
