@@ -34,6 +34,7 @@ from arctic_orchestration.lake.arrow_files import (
 from arctic_orchestration.lake.file_access import sendable_io
 from arctic_orchestration.lake.name_mapping import Names, below, has_ids, id_of
 from arctic_orchestration.lake.schema import spark_schema
+from arctic_orchestration.lake.shapes import shape_type
 from arctic_orchestration.lake.spark_versions import complete
 
 #: The columns that contain the path of a row's file, as given, and the row's position in it.
@@ -201,6 +202,8 @@ def arrow_type(kind: iceberg.IcebergType) -> pa.DataType:
             return pa.string()
         case iceberg.BinaryType():
             return pa.binary()
+        case iceberg.GeometryType() | iceberg.GeographyType():
+            return shape_type(kind)
         case _:
             return schema_to_pyarrow(kind)
 

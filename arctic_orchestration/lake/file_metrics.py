@@ -23,13 +23,15 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema, promote
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import Record
-from pyiceberg.types import IcebergType, TimestampNanoType, TimestamptzNanoType
+from pyiceberg.types import BinaryType, IcebergType, TimestampNanoType, TimestamptzNanoType
 
 from arctic_orchestration.errors import LakeError
 from arctic_orchestration.lake.row_lineage import FIRST_VERSION
+from arctic_orchestration.lake.shapes import SHAPES
 
-#: They get no bounds: Python's moments, of which pyiceberg makes them, cut nanoseconds off.
-_COUNTED = (TimestampNanoType, TimestamptzNanoType)
+#: They get no bounds: Python's moments, of which pyiceberg makes them, cut nanoseconds off, and
+#: the order of bytes is not that of shapes.
+_COUNTED = (TimestampNanoType, TimestamptzNanoType, *SHAPES)
 
 _log = logging.getLogger("arctic_orchestration.lake")
 
@@ -130,6 +132,8 @@ def unreadable(columns: Mapping[int, IcebergType], schema: Schema) -> str | None
     for field_id, found in columns.items():
         wanted = schema._lazy_id_to_field.get(field_id)
         if wanted is None or wanted.field_type == found:
+            continue
+        if isinstance(wanted.field_type, SHAPES) and isinstance(found, BinaryType):
             continue
         try:
             promote(found, wanted.field_type)

@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from pyspark.sql import Column
 
 from arctic_orchestration.errors import SchemaMismatch, UnsupportedTable
+from arctic_orchestration.lake.shapes import SHAPES
 from arctic_orchestration.lake.supported_formats import require_supported_metadata
 
 #: The key under which Spark stores a column's field id, and writes it to Parquet files.
@@ -37,6 +38,9 @@ _CARRIED = (
     iceberg.TimestamptzNanoType,
 )
 
+#: Those that they carry as columns, and not within other columns.
+_AT_THE_TOP = (iceberg.UnknownType, *SHAPES)
+
 #: The types of rows that fit a column without loss.
 _WIDENINGS: dict[type[spark.DataType], tuple[type[spark.DataType], ...]] = {
     spark.IntegerType: (spark.ByteType, spark.ShortType),
@@ -53,8 +57,9 @@ def require_supported_table(table: Table) -> None:
         LakeError: the metadata of a table of format 3 cannot be read.
     """
     require_supported_metadata(table)
-    columns = without_unknown(table.schema()).as_struct()
-    _require_none(_unsupported(columns, "", _CARRIED), ".".join(table.name()))
+    columns = [one for one in table.schema().fields if not isinstance(one.field_type, _AT_THE_TOP)]
+    problems = _unsupported(iceberg.StructType(*columns), "", _CARRIED)
+    _require_none(problems, ".".join(table.name()))
 
 
 def require_supported(schema: Schema, table: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import GeometryType, LongType, NestedField
+from pyiceberg.types import GeometryType, LongType, NestedField, StructType
 
 from arctic_orchestration.errors import LakeError, UnsupportedTable
 from arctic_orchestration.lake.file_groups import DeleteKind
@@ -363,11 +363,12 @@ def test_encrypted_tables_are_refused_by_name(catalog: Catalog, table: Table) ->
 
 
 def test_what_cannot_survive_is_refused_by_name(catalog: Catalog) -> None:
-    """A type that Arrow writes otherwise, a reserved name, and a type unknown to pyiceberg."""
-    shapes = Schema(*SCHEMA.fields, NestedField(9, "shape", GeometryType()))
+    """A type that only columns may have, a reserved name, and a type unknown to pyiceberg."""
+    inner = StructType(NestedField(10, "shape", GeometryType()))
+    shapes = Schema(*SCHEMA.fields, NestedField(9, "s", inner))
     catalog.create_namespace("lake")
     table = catalog.create_table("lake.shapes", shapes, properties={"format-version": "3"})
-    with pytest.raises(UnsupportedTable, match="column shape: type geometry does not survive"):
+    with pytest.raises(UnsupportedTable, match="column s.shape: type geometry does not survive"):
         require_supported_table(table)
 
     reserved = Schema(*SCHEMA.fields, NestedField(9, "_ROW_ID", LongType()))

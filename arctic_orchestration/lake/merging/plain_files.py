@@ -47,6 +47,7 @@ from arctic_orchestration.lake.merging.wider_schema import only, with_dropped
 from arctic_orchestration.lake.name_mapping import Names, below, fields_of, has_ids, id_of, names_of
 from arctic_orchestration.lake.row_lineage import Inherited, with_lineage
 from arctic_orchestration.lake.schema import without_unknown
+from arctic_orchestration.lake.shapes import SHAPES, ShapeType, is_annotated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,10 +267,12 @@ def _unlike_values(
 
 
 def _becomes(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Returns whether all values of one type are values of another."""
+    """Returns whether all values of one type are values of another, and are written as such."""
+    if isinstance(wanted, pa.BaseExtensionType) and not is_annotated(wanted):
+        return False
     if pa.types.is_string(wanted):
         return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
-    if pa.types.is_binary(wanted):
+    if pa.types.is_binary(wanted) or isinstance(wanted, ShapeType):
         return bool(pa.types.is_binary(found) or pa.types.is_large_binary(found))
     if pa.types.is_timestamp(wanted):
         return bool(
@@ -309,7 +312,11 @@ def _lacking(group: FileGroup, readable: Readable) -> list[Mapping[str, pa.Array
 
 
 def _columns(schema: Schema) -> pa.Schema:
-    return pa.schema([_relaxed(field) for field in schema_to_pyarrow(schema)])
+    columns = schema_to_pyarrow(schema)
+    for place, one in enumerate(schema.fields):
+        if isinstance(one.field_type, SHAPES):
+            columns = columns.set(place, columns[place].with_type(arrow_type(one.field_type)))
+    return pa.schema([_relaxed(field) for field in columns])
 
 
 def _relaxed(field: pa.Field) -> pa.Field:

@@ -214,6 +214,8 @@ _PHYSICAL: dict[type[iceberg.IcebergType], tuple[str, tuple[str, ...]]] = {
     iceberg.BinaryType: ("BYTE_ARRAY", ("NONE",)),
     iceberg.UUIDType: ("FIXED_LEN_BYTE_ARRAY", ("UUID", "NONE")),
     iceberg.FixedType: ("FIXED_LEN_BYTE_ARRAY", ("NONE",)),
+    iceberg.GeometryType: ("BYTE_ARRAY", ("GEOMETRY",)),
+    iceberg.GeographyType: ("BYTE_ARRAY", ("GEOGRAPHY",)),
 }
 
 
