@@ -212,6 +212,12 @@ def _translated() -> Iterator[None]:
         if isinstance(error, sa.exc.ProgrammingError) and error.statement is None:
             # No statement was sent yet: the driver rejects the URL's options.
             raise ConfigurationError(f"{address.FIELD} cannot be used: {error.orig}") from error
+        if _code(error) == _INSUFFICIENT_PRIVILEGE:
+            refusal = str(error.orig).partition("\n")[0]
+            raise DatabaseUnavailable(
+                f"The state database refuses this user: {refusal}. Use the role that owns the "
+                "tables, or grant it to this user"
+            ) from error
         # Its subclasses concern statements, except for these; SQLite raises it for an invalid file.
         if type(error) not in _ABOUT_THE_SERVER or _statement_failed(error):
             raise
@@ -242,5 +248,14 @@ _ABOUT_THE_SERVER = (sa.exc.DatabaseError, sa.exc.OperationalError, sa.exc.Inter
 
 def _statement_failed(error: sa.exc.DatabaseError) -> bool:
     """Returns whether the statement caused it: too large, or the transaction has failed."""
-    code = str(getattr(error.orig, "pgcode", None) or "")
+    code = _code(error)
     return code == "25P02" or code.startswith("54")
+
+
+#: of Postgres
+_INSUFFICIENT_PRIVILEGE = "42501"
+
+
+def _code(error: sa.exc.DatabaseError) -> str:
+    """Returns Postgres's code of an error; empty: there is none."""
+    return str(getattr(error.orig, "pgcode", None) or "")

@@ -240,6 +240,43 @@ def test_a_file_that_is_read_only_is_named_so(tmp_path: Path) -> None:
     database.close()
 
 
+def test_a_role_without_a_privilege_is_refused_with_the_reason(
+    postgres_server: PostgresServer, postgres_database: str
+) -> None:
+    """It may neither create the tables, as in the schema public since Postgres 15, nor write."""
+    role = f"reader_{postgres_database}"
+    owner = Database(postgres_server.url(postgres_database))
+    url = owner.engine.url.set(username=role).render_as_string(hide_password=False)
+    reader = Database(url)
+    try:
+        with owner.begin() as tx:
+            tx.execute(sa.text(f"create role {role} login"))
+            tx.execute(sa.text("revoke create on schema public from public"))
+        with pytest.raises(DatabaseUnavailable, match="permission denied for schema public[.]"):
+            reader.upgrade()
+        owner.upgrade()
+        with (
+            pytest.raises(DatabaseUnavailable, match="permission denied for table"),
+            reader.read() as tx,
+        ):
+            tx.execute(sa.text("select name from arctic_resources"))
+        with owner.begin() as tx:
+            tx.execute(sa.text(f"grant select on all tables in schema public to {role}"))
+        with reader.read() as tx:
+            assert tx.execute(sa.text("select name from arctic_resources")).all() == []
+        with (
+            pytest.raises(DatabaseUnavailable, match="permission denied for table"),
+            reader.begin() as tx,
+        ):
+            tx.execute(sa.text("insert into arctic_resources (name) values ('never')"))
+    finally:
+        reader.close()
+        with owner.begin() as tx:
+            tx.execute(sa.text(f"drop owned by {role}"))
+            tx.execute(sa.text(f"drop role {role}"))
+        owner.close()
+
+
 def test_a_server_that_is_down_says_so_and_nothing_has_changed(
     postgres_server: PostgresServer, postgres_database: str
 ) -> None:
