@@ -125,26 +125,16 @@ def queued_run(run: RunView, heeded: frozenset[str]) -> QueuedRun:
                 sorted(
                     (key, value)
                     for key, value in run.tags.items()
-                    if key in heeded or (key.startswith(tagging.PREFIX) and key not in _NO_GATES)
+                    if key in heeded or key == tagging.QUEUE or key.startswith(_GATED)
                 )
             )
         ),
     )
 
 
-#: Our tags that differ for nearly every run and that no gate evaluates.
-_NO_GATES = frozenset(
-    {
-        tagging.LEVEL,
-        tagging.QUEUED_AT,
-        tagging.WAIT,
-        tagging.PROBLEM,
-        tagging.FIRST_LEVEL,
-        "arctic/job",
-        "arctic/page",
-        "arctic/schedule",
-        "arctic/trigger",
-    }
+#: the beginnings of our tags that gates evaluate; many other ones differ for each run
+_GATED = tuple(
+    f"{tagging.PREFIX}{kind}." for kind in ("group", "program", "window", "rate", "interval")
 )
 
 

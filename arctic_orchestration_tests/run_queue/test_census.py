@@ -318,6 +318,19 @@ def test_a_queued_run_keeps_the_tags_that_gates_look_at() -> None:
     assert ("arctic/level", "1") in heeded.pairs
 
 
+def test_runs_that_differ_in_no_tag_of_a_rule_are_alike() -> None:
+    """Runs of a consumer and of tasks each have tags of their own, which no gate evaluates."""
+    grouped = {"arctic/group.few": "g", "arctic/queue": "q"}
+    runs = [
+        Run(
+            run_id=f"{n}",
+            tags={**grouped, "arctic/partition": f"p{n}", "arctic/submission": f"{n}"},
+        )
+        for n in range(3)
+    ]
+    assert len({queued_run(run, frozenset()).marks for run in runs}) == 1
+
+
 def test_a_ledger_has_starts_by_rate_and_the_last_end_by_interval_and_program() -> None:
     """Ends in other statuses, of rules that are gone and of runs without the tag do not count."""
 
