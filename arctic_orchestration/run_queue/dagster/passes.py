@@ -298,9 +298,12 @@ class DaemonPasses:
     def _report_trouble(self, now: datetime, trouble: Trouble) -> None:
         """Reports to the runs under rules that pauses are unknown."""
         census = self._census(now)
+        limits = hold_limits.hold_limits(None, self._rules, (), self._windows, now)
+        held = {limit["key"] for limit in limits}
         wait = Wait(gate="trouble", reason=f"the state database, which does not answer: {_UNKNOWN}")
         self._reported = self._reported or {}
-        self._report_waits({run.run_id: wait for run in census.queued if run.marks.pairs}, trouble)
+        under_rules = [run for run in census.queued if not held.isdisjoint(run.tags)]
+        self._report_waits({run.run_id: wait for run in under_rules}, trouble)
 
     def _store_reported(self, now: datetime) -> None:
         """Stores reported reasons, including those that an earlier pass could not store."""

@@ -151,6 +151,22 @@ def test_at_the_start_nothing_starts_that_may_be_paused(
     assert logged(log) == BEGIN_AND_END
 
 
+def test_at_the_start_only_what_is_held_is_reported_to_wait(
+    ruled: Callable[..., RunQueue], state: State
+) -> None:
+    """Not a run with a tag of a consumer, or of a group that only schedules have."""
+    queue = ruled()
+    state.break_()
+    held = queue.submit("load")
+    tags = {"arctic/partition": "2026-03-02", "arctic/group.of_schedules": "of schedule nightly"}
+    free = queue.submit("needs_ice", tags=tags)
+    assert queue.iterate() == [free.run_id]
+    assert reported_waits(queue, free) == []
+    assert "arctic/wait" not in queue.run(free).tags
+    (reason,) = reported_waits(queue, held)
+    assert reason.startswith("the state database, which does not answer")
+
+
 def test_at_the_start_no_queue_starts_anything(
     ruled: Callable[..., RunQueue], state: State
 ) -> None:
