@@ -97,6 +97,8 @@ class DaemonPasses:
         #: reported reasons, and runs that left the queue, until they are stored
         self._news: dict[str, Wait] = {}
         self._gone: set[str] = set()
+        #: runs whose last report failed: Dagster has none of it, or another one
+        self._unreported: set[str] = set()
         self._gates: Gates | None = None
         self._gates_until = datetime.min.replace(tzinfo=UTC)
         #: the runs that the last plan let start, and those of the plan before
@@ -190,6 +192,9 @@ class DaemonPasses:
                 stock=self._stock,
             )
             self._gates_until = now + _GATES_LAST
+            for run_id in self._unreported:
+                (self._reported or {}).pop(run_id, None)
+            self._unreported = set()
         else:
             self._gates.update(census, paused, now)
         held = self._held
@@ -280,6 +285,7 @@ class DaemonPasses:
             wait = current[run_id]
             # Also recorded after a failure: it must not be retried in every pass.
             self._reported[run_id] = wait.gate
+            self._news[run_id] = wait
             try:
                 self._instance.report_engine_event(
                     f"Waits in the queue: {wait.reason}",
@@ -287,8 +293,8 @@ class DaemonPasses:
                     run_id=run_id,
                 )
                 self._instance.add_run_tags(run_id, {WAIT: shortened(wait.reason)})
-                self._news[run_id] = wait
             except Exception as error:
+                self._unreported.add(run_id)
                 trouble.add(error, f"The wait of run {run_id} could not be reported")
         for run_id in [run_id for run_id in self._reported if run_id not in self._queued]:
             del self._reported[run_id]

@@ -2,15 +2,19 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from dagster import DagsterRunStatus as Status
 
+from arctic_orchestration.run_queue import waits
 from arctic_orchestration.run_queue.dagster.queued_runs import QueuedRuns
 from arctic_orchestration.run_queue.gates import Gates
 from arctic_orchestration.run_queue.plan import Planner
+from arctic_orchestration.settings import Settings
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import RunQueue
 from arctic_orchestration_tests.run_queue.coordinator.listening import (
     BEGIN_AND_END,
@@ -165,3 +169,24 @@ def test_a_failed_report_to_a_run_costs_the_others_nothing(
         for _ in range(3):
             queue.iterate()
     assert [len(reported_waits(queue, run)) for run in (first, last)] == [1, 1]
+
+
+def test_a_failed_report_is_listed_and_made_again_after_five_minutes(
+    ruled: Callable[..., RunQueue], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster's storage may have been locked, or started again in the middle of a pass."""
+    queue = ruled(groups={"none": {"limit": 0, "match": {"job": "load"}}})
+    lost = queue.submit("load")
+    with monkeypatch.context() as patch:
+        refuse_tags(queue, patch, lost)
+        queue.iterate()
+    url = Settings.from_environment().database_url
+    with closing(Database.open(url)) as database, database.read() as tx:
+        assert waits.reported_waits(tx, "default") == {lost.run_id: "group:none"}
+    clock.pass_(minutes=4, seconds=59)
+    queue.iterate()
+    assert "arctic/wait" not in queue.run(lost).tags
+    clock.pass_(seconds=1)
+    queue.iterate()
+    reason = "group none: 0 of 0 runs are in progress"
+    assert queue.run(lost).tags["arctic/wait"] == reason
