@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from sqlalchemy import event
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy import Engine, event
+from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 from sqlalchemy.util.queue import Empty
@@ -34,6 +34,9 @@ _RETURNED = "arctic_returned"
 
 #: A router may have dropped a connection that was idle for longer, and has sent nothing.
 _TRUSTED_SECONDS = 10.0
+
+#: Postgres's code of a write that a read-only server refuses
+_READ_ONLY = "25006"
 
 _EXCEEDS = (
     "All connections of the process were in use for %s s (%d, at most %d); it opens one more."
@@ -128,6 +131,20 @@ def _check(connection: DBAPIConnection, record: ConnectionPoolEntry, _: object) 
             connection.rollback()
     except Exception as error:
         raise InvalidatePoolError from error
+
+
+def leave_read_only_servers(engine: Engine) -> None:
+    """Lets an engine connect anew after its server refused to write.
+
+    The server may be a standby since a failover, or its disk was full: a session keeps what it
+    began with, and another one may reach the new primary. The statement fails all the same.
+    """
+    event.listen(engine, "handle_error", _end_read_only)
+
+
+def _end_read_only(context: ExceptionContext) -> None:
+    if getattr(context.original_exception, "pgcode", None) == _READ_ONLY:
+        context.is_disconnect = True
 
 
 def _has_news(connection: Any) -> bool:

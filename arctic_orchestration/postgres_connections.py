@@ -19,7 +19,7 @@ import sqlalchemy
 from dagster import DagsterInstance
 from sqlalchemy.pool import NullPool
 
-from arctic_orchestration.connection_pools import PatientPool
+from arctic_orchestration.connection_pools import PatientPool, leave_read_only_servers
 from arctic_orchestration.dagster_internals import (
     connect_postgres,
     create_postgres_engine,
@@ -91,6 +91,7 @@ def _shared(
                 max_overflow=-1,
             )
             sqlalchemy.event.listen(engine, "checkin", _note_use)
+            leave_read_only_servers(engine)
             if statement_milliseconds is not None:
                 limit = partial(_limit_statements, statement_milliseconds)
                 sqlalchemy.event.listen(engine, "connect", limit)

@@ -145,6 +145,23 @@ def test_a_connection_that_the_server_has_closed_is_replaced(
     assert second != first
 
 
+def test_a_connection_to_a_server_that_only_reads_is_replaced(
+    reusing: dg.DagsterInstance, postgres_server: PostgresServer, postgres_database: str
+) -> None:
+    """A session keeps the mode that it began with, as those to the former primary do."""
+    run = dg.DagsterRun(job_name="load", run_id="1b0c7d5e-0000-4000-8000-000000000000")
+    change = f"alter database {postgres_database}"
+    with cursor_on(postgres_server, postgres_database) as cursor:
+        cursor.execute(f"{change} set default_transaction_read_only = on")
+        for engine in postgres_connections._engines.values():
+            engine.dispose()
+        with pytest.raises(sqlalchemy.exc.InternalError):
+            reusing.add_run(run)
+        cursor.execute(f"{change} reset default_transaction_read_only")
+    reusing.add_run(run)
+    assert reusing.has_run(run.run_id)
+
+
 def test_threads_that_work_at_once_have_connections_of_their_own(
     reusing: dg.DagsterInstance,
 ) -> None:

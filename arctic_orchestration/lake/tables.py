@@ -27,7 +27,7 @@ from pyiceberg.utils.config import Config
 from sqlalchemy import URL, create_engine
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from arctic_orchestration.connection_pools import PatientPool
+from arctic_orchestration.connection_pools import PatientPool, leave_read_only_servers
 from arctic_orchestration.errors import (
     CatalogUnavailable,
     ConfigurationError,
@@ -219,6 +219,7 @@ def _limit_connections(catalog: Catalog) -> None:
     found = catalog.engine
     found.dispose()
     catalog.engine = create_engine(found.url, echo=found.echo, poolclass=PatientPool, pool_size=1)
+    leave_read_only_servers(catalog.engine)
 
 
 def _embedded_catalog(name: str, directory: Path) -> Catalog:

@@ -22,7 +22,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect as SqlDialect
 
 from arctic_orchestration import private_files
-from arctic_orchestration.connection_pools import PatientPool
+from arctic_orchestration.connection_pools import PatientPool, leave_read_only_servers
 
 #: How many connections to Postgres a pool has, and how many more while these wait for locks: all
 #: parts of a process share one, in which a dozen threads may do so at once.
@@ -114,6 +114,7 @@ def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
         # Sends a thousand updates in ten round trips.
         executemany_mode="values_plus_batch",
     )
+    leave_read_only_servers(engine)
     if busy_seconds < BUSY_SECONDS:
         _limit_transactions(engine, int(busy_seconds * 1000))
     return engine

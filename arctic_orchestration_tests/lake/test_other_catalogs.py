@@ -1,10 +1,13 @@
 """Catalogs by configuration: SQL on Postgres, and Glue as moto has it, with tables on S3."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy.exc import InternalError
 
 from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.lake.replacing.replace import replace_files
@@ -64,6 +67,31 @@ def test_sql_on_postgres(
         "warehouse": f"s3://{BUCKET}/postgres",
     }
     is_compacted(opened(store.properties | properties, tmp_path))
+
+
+def test_sql_on_a_postgres_that_only_reads_for_a_while(
+    postgres_server: PostgresServer, postgres_database: str, tmp_path: Path
+) -> None:
+    """As after a failover; the session that was refused is not used again."""
+    catalog = opened(
+        {
+            "type": "sql",
+            "uri": postgres_server.url(postgres_database),
+            "warehouse": f"file://{tmp_path}/warehouse",
+        },
+        tmp_path,
+    )
+    assert isinstance(catalog, SqlCatalog)
+    with closing(postgres_server.connect(postgres_database)) as other, other.cursor() as cursor:
+        other.autocommit = True
+        mode = f"alter database {postgres_database} set default_transaction_read_only"
+        cursor.execute(f"{mode} = on")
+        catalog.engine.dispose()
+        with pytest.raises(InternalError):
+            catalog.create_namespace("lake")
+        cursor.execute(f"{mode} = off")
+    catalog.create_namespace("lake")
+    assert catalog.list_namespaces() == [("lake",)]
 
 
 def test_glue(store: ObjectStore, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from arctic_orchestration import postgres_connections
 from arctic_orchestration.connection_pools import PatientPool
 from arctic_orchestration.dagster_internals import postgres_storages_of
+from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.event_log.postgres_log import PostgresSql
 from arctic_orchestration.state import address, connections, database, dialect
 from arctic_orchestration.state.connections import SharedEngine
@@ -48,6 +49,10 @@ class Server:
             query = "select count(*) from pg_stat_activity where datname = %s"
             cursor.execute(query, (self._name,))
             return int(cursor.fetchone()[0])
+
+    def do(self, statement: str) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
 
     def wait(self, count: int) -> None:
         """A connection that is closed is gone a moment later."""
@@ -150,6 +155,26 @@ def test_each_time_limit_and_each_database_has_an_engine(
         assert engine(url) is engine(url.replace("postgresql+psycopg2:", "postgresql:"))
         assert engine(url) is not engine(url, busy_seconds=5)
         assert engine(url) is not engine(postgres_server.url("postgres"))
+
+
+def test_a_process_leaves_a_server_that_only_reads(
+    url: str, server: Server, postgres_database: str
+) -> None:
+    """A session keeps the mode that it began with, as those to the former primary do."""
+    with closing(Database(url)) as database:
+        database.upgrade()
+    server.do(f"alter database {postgres_database} set default_transaction_read_only = on")
+    write = sa.text("insert into arctic_resources (name) values ('once')")
+    with closing(Database(url)) as database:
+        with (
+            pytest.raises(DatabaseUnavailable, match="read-only transaction"),
+            database.begin() as tx,
+        ):
+            tx.execute(write)
+        server.do(f"alter database {postgres_database} reset default_transaction_read_only")
+        with database.begin() as tx:
+            tx.execute(write)
+        server.wait(1)
 
 
 def test_sqlite_is_not_shared(tmp_path: Path) -> None:
