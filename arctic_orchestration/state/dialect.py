@@ -108,8 +108,9 @@ def make_engine(url: sa.URL, busy_seconds: float = BUSY_SECONDS) -> sa.Engine:
         poolclass=PatientPool,
         pool_size=_LIMIT,
         max_overflow=_MORE,
-        # libpq has no limit of its own: it would wait for a host that drops packets.
-        connect_args=_patience(url, busy_seconds),
+        # libpq has no time limit of its own: it would wait for a host that drops packets. The
+        # default encoding is the database's: of SQL_ASCII, as made without a locale, only ASCII.
+        connect_args={**_patience(url, busy_seconds), "client_encoding": "utf8"},
         isolation_level="READ COMMITTED",
         # Sends a thousand updates in ten round trips.
         executemany_mode="values_plus_batch",

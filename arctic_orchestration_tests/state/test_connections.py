@@ -177,6 +177,24 @@ def test_a_process_leaves_a_server_that_only_reads(
         server.wait(1)
 
 
+def test_a_database_without_an_encoding_stores_all_text(
+    server: Server, postgres_server: PostgresServer, postgres_database: str
+) -> None:
+    """As one of a server that was set up without a locale: it takes bytes as they come."""
+    name = f"{postgres_database}_plain"
+    server.do(f"create database {name} encoding 'SQL_ASCII' locale 'C' template template0")
+    try:
+        with closing(Database(postgres_server.url(name))) as database:
+            database.upgrade()
+            with database.begin() as tx:
+                tx.execute(sa.text("insert into arctic_resources (name) values ('München 日本')"))
+            with database.read() as tx:
+                query = sa.text("select name from arctic_resources")
+                assert tx.execute(query).scalar_one() == "München 日本"
+    finally:
+        server.do(f"drop database {name} with (force)")
+
+
 def test_sqlite_is_not_shared(tmp_path: Path) -> None:
     """A file that was removed is made again by the next handle; the old one keeps its own."""
     file = tmp_path / "arctic.db"
