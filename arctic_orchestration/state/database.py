@@ -212,11 +212,10 @@ def _translated() -> Iterator[None]:
         if isinstance(error, sa.exc.ProgrammingError) and error.statement is None:
             # No statement was sent yet: the driver rejects the URL's options.
             raise ConfigurationError(f"{address.FIELD} cannot be used: {error.orig}") from error
-        if _code(error) == _INSUFFICIENT_PRIVILEGE:
+        if advice := _REMEDIES.get(_code(error)):
             refusal = str(error.orig).partition("\n")[0]
             raise DatabaseUnavailable(
-                f"The state database refuses this user: {refusal}. Use the role that owns the "
-                "tables, or grant it to this user"
+                f"The state database refuses this user: {refusal}. {advice}"
             ) from error
         # Its subclasses concern statements, except for these; SQLite raises it for an invalid file.
         if type(error) not in _ABOUT_THE_SERVER or _statement_failed(error):
@@ -252,8 +251,11 @@ def _statement_failed(error: sa.exc.DatabaseError) -> bool:
     return code == "25P02" or code.startswith("54")
 
 
-#: of Postgres
-_INSUFFICIENT_PRIVILEGE = "42501"
+#: what to do, by Postgres's code of an error
+_REMEDIES = {
+    "42501": "Use the role that owns the tables, or grant it to this user",
+    "3F000": "Create the schema that search_path names",
+}
 
 
 def _code(error: sa.exc.DatabaseError) -> str:

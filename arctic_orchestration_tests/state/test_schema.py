@@ -277,6 +277,16 @@ def test_a_role_without_a_privilege_is_refused_with_the_reason(
         owner.close()
 
 
+def test_a_missing_schema_of_postgres_is_refused_with_the_reason(
+    postgres_server: PostgresServer, postgres_database: str
+) -> None:
+    url = f"{postgres_server.url(postgres_database)}?options=-csearch_path%3Darctic"
+    database = Database(url)
+    with pytest.raises(DatabaseUnavailable, match="Create the schema that search_path names"):
+        database.upgrade()
+    database.close()
+
+
 def test_a_server_that_is_down_says_so_and_nothing_has_changed(
     postgres_server: PostgresServer, postgres_database: str
 ) -> None:
