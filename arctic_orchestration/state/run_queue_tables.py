@@ -41,7 +41,7 @@ queue_waits = sa.Table(
     sa.Column("cluster", sa.Text, primary_key=True),
     sa.Column("run_id", sa.Text, primary_key=True),
     # The reason's key, which detects changes; the reason is the text for people.
-    sa.Column("gate", sa.Text, nullable=False),
+    sa.Column("gate", EscapedText, nullable=False),
     sa.Column("reason", EscapedText, nullable=False),
     sa.Column("since", UtcTime, nullable=False),
     sa.Column("cause", sa.Text, nullable=False, server_default=sa.text("''")),

@@ -57,6 +57,17 @@ def test_what_waits_no_more_is_forgotten(database: Database) -> None:
         assert reported_waits(tx, "default") == {"r2": "group:few"}
 
 
+def test_a_tag_that_postgres_cannot_store_holds_up_no_other_wait(database: Database) -> None:
+    """Dagster's SQLite stores such a tag, and the gate of a limit on its values contains it."""
+    text = "tag team=a\0b: 1 of 1 runs are in progress"
+    odd = Wait(gate="tag:team=a\0b:True", reason=text)
+    with database.begin() as tx:
+        note(tx, "default", {"r1": odd, "r2": FULL}, NOON, {})
+    with database.read() as tx:
+        expected = {"r1": "tag:team=a\ufffdb:True", "r2": "group:few"}
+        assert reported_waits(tx, "default") == expected
+
+
 def test_nothing_new_writes_nothing(database: Database) -> None:
     """As in nearly every pass."""
     with database.begin() as tx:
