@@ -65,6 +65,15 @@ def cause_of(gate: str) -> str:
     return ":".join([kind, *names[: 2 if kind == "paused" else 1]])
 
 
+def alternate(before: str | None, after: str) -> bool:
+    """Returns whether both gates open and close as runs start and end; None: there was none."""
+    kinds = {(gate or "").partition(":")[0] for gate in (before, after)}
+    return kinds <= _ALTERNATING
+
+
+_ALTERNATING = frozenset({"interval", "rate", "group", "program", "tag", "turn"})
+
+
 def note(
     tx: sa.Connection,
     cluster: str,

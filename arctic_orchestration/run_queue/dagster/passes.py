@@ -15,10 +15,10 @@ The daemon logs the beginning and the end of an error, and ``arctic doctor`` rep
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from dagster import DagsterInstance, DagsterRunStatus
 
@@ -35,7 +35,7 @@ from arctic_orchestration.run_queue.census import (
 )
 from arctic_orchestration.run_queue.dagster.open_queue import time_of_queueing
 from arctic_orchestration.run_queue.dagster.pass_errors import Trouble
-from arctic_orchestration.run_queue.dagster.queued_runs import Present, QueuedRuns
+from arctic_orchestration.run_queue.dagster.queued_runs import Present, QueuedRuns, kept
 from arctic_orchestration.run_queue.gates import Gates
 from arctic_orchestration.run_queue.history import History, lookback_of
 from arctic_orchestration.run_queue.limits import Limit, merged
@@ -99,6 +99,8 @@ class DaemonPasses:
         self._gone: set[str] = set()
         #: runs whose last report failed: Dagster has none of it, or another one
         self._unreported: set[str] = set()
+        #: runs that are reported again when one limit takes the place of another
+        self._renewable: set[str] = set()
         self._gates: Gates | None = None
         self._gates_until = datetime.min.replace(tzinfo=UTC)
         #: the runs that the last plan let start, and those of the plan before
@@ -194,7 +196,7 @@ class DaemonPasses:
             self._gates_until = now + _GATES_LAST
             for run_id in self._unreported:
                 (self._reported or {}).pop(run_id, None)
-            self._unreported = set()
+            self._unreported, self._renewable = set(), set(self._reported or ())
         else:
             self._gates.update(census, paused, now)
         held = self._held
@@ -226,8 +228,8 @@ class DaemonPasses:
             self._runs = QueuedRuns(self._instance)
         present = self._runs.present()
         if present is not self._present:
-            self._queued = _kept(self._queued, present.queued, self._seen_in_queue)
-            self._active = _kept(self._active, present.active, self._seen_active)
+            self._queued = kept(self._queued, present.queued, self._seen_in_queue)
+            self._active = kept(self._active, present.active, self._seen_active)
             self._present = present
             self._waiting = [run for _, run in self._queued.values()]
             self._in_progress = [run for _, run in self._active.values()]
@@ -278,7 +280,13 @@ class DaemonPasses:
             return
         give_up_at = time.monotonic() + _REPORTING_SECONDS
         known = self._reported
-        changed = [id for id, wait in current.items() if known.get(id) != wait.gate]
+        # As runs start and end, all that wait behind them alternate between limits and slots.
+        changed = [
+            id
+            for id, wait in current.items()
+            if known.get(id) != wait.gate
+            and (id in self._renewable or not waits.alternate(known.get(id), wait.gate))
+        ]
         for number, run_id in enumerate(changed):
             if number and time.monotonic() > give_up_at:
                 break
@@ -286,6 +294,7 @@ class DaemonPasses:
             # Also recorded after a failure: it must not be retried in every pass.
             self._reported[run_id] = wait.gate
             self._news[run_id] = wait
+            self._renewable.discard(run_id)
             try:
                 self._instance.report_engine_event(
                     f"Waits in the queue: {wait.reason}",
@@ -378,21 +387,3 @@ class DaemonPasses:
         self._close_database()
         if self._runs is not None:
             self._runs.close()
-
-
-_Seen = TypeVar("_Seen")
-
-
-def _kept(
-    known: Mapping[str, tuple[RunView, _Seen]],
-    runs: Sequence[RunView],
-    convert: Callable[[RunView], _Seen],
-) -> dict[str, tuple[RunView, _Seen]]:
-    """Converted runs; only changed ones are converted again."""
-    seen = {}
-    for run in runs:
-        before = known.get(run.run_id)
-        seen[run.run_id] = (
-            before if before is not None and before[0] is run else (run, convert(run))
-        )
-    return seen

@@ -5,10 +5,10 @@ only when Dagster's ``update_timestamp`` of a run changes. So ten thousand queue
 statement; on SQLite none while the file has no new writes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from dagster import DagsterInstance
 
@@ -235,3 +235,21 @@ class QueuedRuns:
     def close(self) -> None:
         """Closes the connections."""
         self._sql.close()
+
+
+_Seen = TypeVar("_Seen")
+
+
+def kept(
+    known: Mapping[str, tuple[RunView, _Seen]],
+    runs: Sequence[RunView],
+    convert: Callable[[RunView], _Seen],
+) -> dict[str, tuple[RunView, _Seen]]:
+    """Returns converted runs by id; only changed ones are converted again."""
+    seen = {}
+    for run in runs:
+        before = known.get(run.run_id)
+        seen[run.run_id] = (
+            before if before is not None and before[0] is run else (run, convert(run))
+        )
+    return seen

@@ -124,6 +124,32 @@ def test_the_wait_of_a_run_behind_many_of_its_program_is_reported_once(
     assert len(reported_waits(queue, runs[3])) == 1
 
 
+def test_limits_that_alternate_with_slots_are_reported_once_in_five_minutes(
+    ruled: MakeQueue, clock: Clock
+) -> None:
+    """As runs start and end: a thousand runs behind them would each get an event each time."""
+    queue = ruled(max_concurrent_runs=2, groups={"few": {"limit": 1, "match": {"job": "load"}}})
+    group = "group few: 1 of 1 runs are in progress"
+    turn = "its turn: 2 of 2 slots are in use"
+    load, bill, held = (queue.submit(job) for job in ("load", "bill", "load"))
+    assert [queue.iterate(), queue.iterate()] == [[load.run_id, bill.run_id], []]
+    assert reported_waits(queue, held) == [group]
+    for _ in range(3):
+        queue.report(load, Status.SUCCESS)
+        first = queue.submit("bill", tags={"dagster/priority": "1"})
+        assert [queue.iterate(), queue.iterate()] == [[first.run_id], []]
+        queue.report(first, Status.SUCCESS)
+        load = queue.submit("load", tags={"dagster/priority": "1"})
+        assert [queue.iterate(), queue.iterate()] == [[load.run_id], []]
+    queue.report(load, Status.SUCCESS)
+    first = queue.submit("bill", tags={"dagster/priority": "1"})
+    assert [queue.iterate(), queue.iterate()] == [[first.run_id], []]
+    assert reported_waits(queue, held) == [group]
+    clock.pass_(minutes=5)
+    queue.iterate()
+    assert reported_waits(queue, held) == [group, turn]
+
+
 def run_again(queue: RunQueue, run: DagsterRun) -> DagsterRun:
     """A run that executes another one again, with its tags, as Dagster makes it."""
     tags = {**queue.run(run).tags, PARENT_RUN_ID_TAG: run.run_id}
