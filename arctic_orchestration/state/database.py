@@ -156,9 +156,12 @@ class Database:
             SchemaOutdated: it is from before the first migration.
             SchemaTooNew: a newer version of the package upgraded it.
         """
-        self.refuse_newer(self.revision())
         with self.begin() as tx:
             dialect.lock(tx, "migrations")
+            # A newer version may have held the lock until now.
+            revision = _revision(tx)
+            if _is_newer(revision):
+                raise _too_new(tx, revision)
             upgrade(tx)
             values = {"revision": SCHEMA_REVISION, "package": version(_PACKAGE)}
             new = dialect.insert(tx, schema_upgrades).on_conflict_do_nothing()

@@ -12,7 +12,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, SchemaOutdated
+from arctic_orchestration.errors import (
+    DatabaseUnavailable,
+    InvalidInput,
+    SchemaOutdated,
+    SchemaTooNew,
+)
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 from arctic_orchestration.state.migrations import VERSION_TABLE, configuration
 from arctic_orchestration.state.tables import metadata
@@ -173,6 +178,23 @@ def test_postgres_is_upgraded_on_purpose(
         tx.execute(sa.text(f"update {VERSION_TABLE} set version_num = '0000'"))
     with pytest.raises(SchemaOutdated, match=r"revision 0000, .* Run: arctic db upgrade"):
         Database.open(url)
+    database.close()
+
+
+def test_an_upgrade_that_waited_for_a_newer_version_is_refused(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it read before it had the lock is out of date."""
+    database = Database(empty_url)
+    database.upgrade()
+    with database.begin() as tx:
+        tx.execute(sa.text(f"update {VERSION_TABLE} set version_num = '9999'"))
+    monkeypatch.setattr(Database, "revision", lambda _: FIRST)
+    with pytest.raises(SchemaTooNew, match="has revision 9999"):
+        database.upgrade()
+    with database.read() as tx:
+        version = tx.execute(sa.text(f"select version_num from {VERSION_TABLE}")).scalar_one()
+    assert version == "9999"
     database.close()
 
 
