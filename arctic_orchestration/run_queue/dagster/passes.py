@@ -52,6 +52,8 @@ _AS_IT_WAS = "Closed windows stay closed, pauses are as they were read last"
 _UNKNOWN = "Nothing starts that is in a queue or group or under a window"
 #: The time limit of a pass for reporting wait reasons; the next pass reports the rest.
 _REPORTING_SECONDS = 0.5
+#: The same for writing requested levels: nothing starts meanwhile.
+_LEVELS_SECONDS = 2.0
 #: an older plan is computed again before it is used
 _STALE_SECONDS = 0.1
 #: how often a pass without changes is recorded
@@ -163,7 +165,11 @@ class DaemonPasses:
     def _write_levels(self, trouble: Trouble) -> None:
         """Writes the requested levels into the tags of runs."""
         requests, self._level_requests = self._level_requests, []
-        for request in requests:
+        give_up_at = time.monotonic() + _LEVELS_SECONDS
+        for number, request in enumerate(requests):
+            if number and time.monotonic() > give_up_at:
+                # The next pass reads the rest again.
+                break
             try:
                 self._write_level(request)
             except Exception as error:

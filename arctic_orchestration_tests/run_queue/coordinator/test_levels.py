@@ -9,6 +9,7 @@ from dagster import DagsterRun
 from dagster import DagsterRunStatus as Status
 
 from arctic_orchestration.run_queue import levels
+from arctic_orchestration.run_queue.dagster import passes
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
 from arctic_orchestration_tests.run_queue.coordinator.listening import Clock
@@ -98,6 +99,21 @@ def test_the_last_of_several_manual_levels_counts(queue: RunQueue, database: Dat
     assert [request.level for request in requested(database)] == [2]
     queue.iterate()
     assert queue.run(run).tags["arctic/level"] == "2"
+
+
+def test_many_manual_levels_do_not_hold_up_what_can_start(
+    queue: RunQueue, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass whose time for them is over goes on after one, and the next ones write the rest."""
+    monkeypatch.setattr(passes, "_LEVELS_SECONDS", -1)
+    runs = [queue.submit("load") for _ in range(3)]
+    for run in runs:
+        request(database, run, 4)
+    started = queue.iterate()
+    assert (len(started), len(requested(database))) == (1, 2)
+    assert [queue.iterate(), queue.iterate()] == [[], []]
+    assert requested(database) == []
+    assert {queue.run(run).tags["arctic/level"] for run in runs[1:]} == {"4"}
 
 
 def test_a_level_that_was_written_and_not_forgotten_is_written_again(
