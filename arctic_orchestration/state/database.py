@@ -49,6 +49,8 @@ class Database:
             self.engine = self._shared.engine
         # Made once: making it takes longer than it takes to begin a transaction.
         self._reading = self.engine.execution_options(**dialect.READS[self.engine.dialect.name])
+        #: where it is, and the opened one
+        self._place = dialect.absolute(parsed)
         self._file: object = None
         #: when the revision is read again; none: never
         self._check_at: float | None = None
@@ -89,7 +91,7 @@ class Database:
         except BaseException:
             database.close()
             raise
-        database._file = dialect.file_of(database.engine.url)
+        database._file = dialect.file_of(database._place)
         if not outlives_upgrades:
             database._check_at = time.monotonic() + _CHECK_SECONDS
         return database
@@ -112,9 +114,16 @@ class Database:
         """Begins a transaction that may write; committed at the end of the block.
 
         Errors:
-            DatabaseUnavailable: the database did not answer, or the connection was lost.
+            DatabaseUnavailable: the database did not answer, or the connection was lost, or a
+                SQLite file is not the opened one any more.
             SchemaTooNew: a newer version of the package has upgraded it since it was opened.
         """
+        if self._file is not None and not self.is_in_place():
+            # A removed file can be written while it is open, and ends with this process.
+            raise DatabaseUnavailable(
+                "The file of the state database was removed or replaced since this process opened "
+                "it: restart the process"
+            )
         with _translated(), self.engine.begin() as tx:
             self._refuse_upgraded(tx)
             yield tx
@@ -175,7 +184,7 @@ class Database:
 
     def is_in_place(self) -> bool:
         """Returns whether it is still the opened one: a SQLite file may be removed or replaced."""
-        return self._file == dialect.file_of(self.engine.url)
+        return self._file == dialect.file_of(self._place)
 
     def close(self) -> None:
         """Closes all connections, unless another handle shares them."""

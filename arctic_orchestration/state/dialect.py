@@ -199,6 +199,11 @@ def is_file(url: sa.URL) -> bool:
     return url.get_backend_name() == "sqlite" and not path.startswith((":memory:", "file:"))
 
 
+def absolute(url: sa.URL) -> sa.URL:
+    """Returns the URL of a SQLite file as it is in any working directory, and others unchanged."""
+    return url.set(database=str(Path(str(url.database)).absolute())) if is_file(url) else url
+
+
 def file_of(url: sa.URL) -> tuple[int, int] | None:
     """Returns the identity of a SQLite file, whatever its name; none: missing, or no file."""
     if not is_file(url):

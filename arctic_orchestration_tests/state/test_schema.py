@@ -309,6 +309,27 @@ def test_a_missing_schema_of_postgres_is_refused_with_the_reason(
     database.close()
 
 
+def test_nothing_is_written_to_a_file_that_was_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a backup that is restored while a dispatcher runs; or removed."""
+    file, backup = tmp_path / "state.db", tmp_path / "backup.db"
+    monkeypatch.chdir(tmp_path)
+    database = Database.open("sqlite:///state.db")
+    Database.open(f"sqlite:///{backup}").close()
+    monkeypatch.chdir("/")
+    with database.begin() as tx:
+        tx.execute(sa.text("insert into arctic_resources (name) values ('from elsewhere')"))
+    for change in (lambda: backup.replace(file), file.unlink):
+        change()
+        with (
+            pytest.raises(DatabaseUnavailable, match="was removed or replaced"),
+            database.begin(),
+        ):
+            pytest.fail("the block must not begin")
+    database.close()
+
+
 def test_a_server_that_is_down_says_so_and_nothing_has_changed(
     postgres_server: PostgresServer, postgres_database: str
 ) -> None:
