@@ -1,5 +1,6 @@
 """Tags of Dagster's runs that several parts of this package read."""
 
+import re
 import zlib
 from collections.abc import Mapping
 
@@ -24,9 +25,11 @@ _INDEXED_COMPRESSED = 2_000
 _SHORTER = 0.6
 _FIRST = 900
 _MATCH = 4
+#: NUL and half of a surrogate pair: what Postgres, or no database, takes
+_UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 
 
-def check_lengths(tags: Mapping[str, str]) -> None:
+def check_storable(tags: Mapping[str, str]) -> None:
     """Refuses tags of a run that Dagster cannot store on Postgres.
 
     Dagster stores the run before its tags. Without them it has no run key, is not found, and is
@@ -36,6 +39,9 @@ def check_lengths(tags: Mapping[str, str]) -> None:
         InvalidInput: names the first such tag.
     """
     for key, value in tags.items():
+        if _UNSTORABLE.search(f"{key}{value}"):
+            expected = "text that a database can hold"
+            raise InvalidInput(f"tag {key[:100]}", value[:100], expected)
         size = len(f"{key}{value}".encode(errors="surrogatepass"))
         if size > _INDEXED and not _is_compressible(value.encode(errors="surrogatepass")):
             expected = f"a tag of at most {_INDEXED:,} bytes, or one that compresses to less"

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidInput
-from arctic_orchestration.run_tags import check_lengths
+from arctic_orchestration.run_tags import check_storable
 from arctic_orchestration_tests.noise import noise
 
 _RESOURCES = {"resources": {"limits": {"cpu": "2", "memory": "4Gi"}}}
@@ -30,7 +30,7 @@ OTHERS = [
 
 def _is_accepted(value: str) -> bool:
     try:
-        check_lengths({"note": value})
+        check_storable({"note": value})
     except InvalidInput:
         return False
     return True
@@ -60,7 +60,7 @@ def test_a_refusal_names_the_tag_and_its_size() -> None:
     """Without all of its value; other tags are not looked at."""
     value = noise(6_000)
     with pytest.raises(InvalidInput) as refusal:
-        check_lengths({"fine": "x", "note": value, "more": value})
+        check_storable({"fine": "x", "note": value, "more": value})
     assert str(refusal.value) == (
         f"tag note: got '6,004 bytes: {value[:100]}...', expected a tag of at most 2,600 bytes, "
         "or one that compresses to less"

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -42,7 +42,7 @@ def unpartitioned() -> None:
     log_it()
 
 
-@dg.op(config_schema={"most": int})
+@dg.op(config_schema={"most": int, "since": dg.Field(dg.Any, is_required=False)})
 def count(context: dg.OpExecutionContext) -> None:
     """Counts."""
 
@@ -53,7 +53,9 @@ def configured() -> None:
     count()
 
 
-CONFIG = {"ops": {"count": {"config": {"most": 3}}}}
+MOST = {"most": 3}
+CONFIG = {"ops": {"count": {"config": MOST}}}
+DAWN = datetime(2026, 1, 1, 6)
 
 
 def definitions(target: Any, consumer: PartitionConsumer, **named: Any) -> dg.Definitions:
@@ -239,12 +241,18 @@ def test_a_run_that_cannot_be_requested_fails_alone(place: Place) -> None:
     ("target", "given", "message"),
     [
         ("configured", {"run_config": {"ops": {"count": {"config": {"most": "many"}}}}}, "many"),
+        (
+            "configured",
+            {"run_config": {"ops": {"count": {"config": {**MOST, "since": DAWN}}}}},
+            "datetime.datetime",
+        ),
         ("unpartitioned", {"partition_key": "2026-01-01"}, "request.partition_key"),
         ("unpartitioned", {"job_name": "configured"}, "request.job_name: got 'configured'"),
         ([report], {"asset_selection": [dg.AssetKey("nowhere")]}, "nowhere"),
         ([report], {"stale_assets_only": True}, "request.stale_assets_only: got True"),
         ([report], {"partition_key": "not a day"}, "not a day"),
         ([report], {"tags": {"path": noise(6_000)}}, "tag path: got '6,004 bytes: "),
+        ([report], {"tags": {"path": "a\0b"}}, r"tag path: got 'a\x00b'"),
         ([report], None, "request: got None, expected a function that returns a dg.RunRequest"),
     ],
 )

@@ -20,7 +20,7 @@ from arctic_orchestration.consumers.dagster.partition_consumer import PartitionC
 from arctic_orchestration.consumers.partition import ConsumedPartition, Where, matcher
 from arctic_orchestration.consumers.partition_runs import Delivery, Follower
 from arctic_orchestration.errors import ArcticError, InvalidDefinition, InvalidInput
-from arctic_orchestration.run_tags import check_lengths
+from arctic_orchestration.run_tags import check_storable
 
 CONSUMER_TAG = "arctic/consumer"
 PARTITION_TAG = "arctic/partition"
@@ -239,9 +239,11 @@ class _Following:
                 dynamic_partitions_requests=[],
                 dynamic_partitions_store=context.instance,
             )
-        check_lengths({**job.run_tags, **made.tags})
+        check_storable({**job.run_tags, **made.tags})
         # The daemon would detect this after the tick, and drop the other requests, too.
         dg.validate_run_config(selected, made.run_config)
+        # It gets all requests of a tick as one text.
+        dg.serialize_value(made)
         return made
 
     def _follower(self, context: dg.SensorEvaluationContext) -> Follower:

@@ -31,7 +31,7 @@ from arctic_orchestration.freshness.dagster.fresh_parents import declared_tasks,
 from arctic_orchestration.freshness.dagster.submission_history import Histories
 from arctic_orchestration.freshness.lifecycle import Lifecycle, TaskRequest, TickResult
 from arctic_orchestration.notifications.notifier import Notifier, notifier_of
-from arctic_orchestration.run_tags import check_lengths
+from arctic_orchestration.run_tags import check_storable
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 
@@ -219,9 +219,11 @@ def _run_request(
     whole = repository.get_maybe_subset_job_def(
         job, asset_selection=frozenset(selection) if selection is not None else None
     )
-    check_lengths({**whole.run_tags, **made.tags})
+    check_storable({**whole.run_tags, **made.tags})
     # As the daemon does when it creates the run: missing configuration is refused.
     create_execution_plan(whole, run_config=made.run_config)
+    # It gets all requests of a tick as one text.
+    dg.serialize_value(made)
     return made
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from arctic_orchestration.dagster_internals import create_execution_plan
-from arctic_orchestration.run_tags import PAGE_TAG, check_lengths
+from arctic_orchestration.run_tags import PAGE_TAG, check_storable
 from arctic_orchestration.schedules.dagster.targets import RepositoryTargets, asset_key
 from arctic_orchestration.schedules.launch_requests import LaunchRequest
 from arctic_orchestration.settings import service_page
@@ -69,7 +69,7 @@ class RunRequests:
                 dynamic_partitions_requests=added,
                 dynamic_partitions_store=context.caching_dynamic_partitions_loader,
             )
-        check_lengths({**repository.get_job(job).run_tags, **made.tags})
+        check_storable({**repository.get_job(job).run_tags, **made.tags})
         # Planning a run costs milliseconds, and most requests differ only in their tags.
         plan = json.dumps([job, named, made.run_config], default=repr)
         if plan not in self._accepted:
@@ -80,6 +80,8 @@ class RunRequests:
             if len(self._accepted) >= _REMEMBERED:
                 self._accepted.clear()
             self._accepted.add(plan)
+        # The daemon gets all requests of a tick as one text.
+        dg.serialize_value(made)
         return made
 
 
