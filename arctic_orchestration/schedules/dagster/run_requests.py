@@ -92,10 +92,11 @@ def new_partitions(
     missing: dict[str, dict[str, None]] = defaultdict(dict)
     for request in requests:
         keys = {key for key in (request.partition_start, request.partition_end) if key}
-        found = targets.missing_dynamic(request.target, sorted(keys)) if keys else None
-        if found:
-            missing[found[0]].update(dict.fromkeys(found[1]))
+        found = targets.missing_dynamic(request.target, sorted(keys)) if keys else {}
+        for name, lacking in found.items():
+            missing[name].update(dict.fromkeys(lacking))
     return [
         dg.AddDynamicPartitionsRequest(partitions_def_name=name, partition_keys=list(keys))
         for name, keys in missing.items()
+        if keys
     ]

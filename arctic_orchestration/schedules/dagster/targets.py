@@ -1,7 +1,7 @@
 """Finds the jobs, assets and partitions of the code location that a schedule names."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ import dagster as dg
 from arctic_orchestration.dagster_internals import AssetGraph
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidDefinition, InvalidInput
 from arctic_orchestration.partitioning import windows
+from arctic_orchestration.partitioning.key_space import store_of
 from arctic_orchestration.partitioning.maps import DimensionMap
 from arctic_orchestration.partitioning.target import PartitionedTarget
 from arctic_orchestration.schedules import cycles
@@ -251,7 +252,8 @@ class RepositoryTargets:
             return f"{name} has {found}, and a run of {min(partitions)} was requested"
         if isinstance(definitions[0], dg.DynamicPartitionsDefinition):
             return None
-        with dg.partition_loading_context(dynamic_partitions_store=self._instance):
+        # Dynamic keys that are missing are added with the run.
+        with dg.partition_loading_context(dynamic_partitions_store=store_of(None)):
             for partition in sorted(partitions):
                 if not definitions[0].has_partition_key(partition):
                     return f"partition {partition!r} is none of the partitions of {name}"
@@ -264,14 +266,22 @@ class RepositoryTargets:
         graph = self._repository.asset_graph
         return any(graph.has(asset_key(asset)) for asset in target.assets)
 
-    def missing_dynamic(self, target: Target, keys: Iterable[str]) -> tuple[str, list[str]] | None:
-        """Returns the name of the target's dynamic partitions, and the keys that it lacks."""
+    def missing_dynamic(self, target: Target, keys: Sequence[str]) -> Mapping[str, list[str]]:
+        """Returns what the dynamic partitions of the target, or of its dimensions, lack by name."""
         definition = self.partitions_definition(target)
-        if not isinstance(definition, dg.DynamicPartitionsDefinition) or not definition.name:
-            return None
-        name = definition.name
-        missing = [key for key in keys if not self._instance.has_dynamic_partition(name, key)]
-        return (name, missing) if missing else None
+        given: list[tuple[Any, Iterable[str]]] = [(definition, keys)]
+        if isinstance(definition, dg.MultiPartitionsDefinition):
+            parts = [definition.get_partition_key_from_str(key).keys_by_dimension for key in keys]
+            given = [
+                (each.partitions_def, dict.fromkeys(part[each.name] for part in parts))
+                for each in definition.partitions_defs
+            ]
+        has = self._instance.has_dynamic_partition
+        return {
+            part.name: [key for key in of_part if not has(part.name, key)]
+            for part, of_part in given
+            if isinstance(part, dg.DynamicPartitionsDefinition) and part.name
+        }
 
     def ranges(self, target: Target, partitions: Sequence[str]) -> list[list[str]]:
         """Returns the partitions in contiguous ranges of the target; unknown ones by themselves."""

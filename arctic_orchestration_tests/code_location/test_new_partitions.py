@@ -1,0 +1,54 @@
+"""Dynamic partitions of a target that arrivals bring: they are added with their runs."""
+
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from arctic_orchestration import Arctic, Schedule, on
+from arctic_orchestration_tests.code_location.conftest import Place
+
+DAYS = dg.DailyPartitionsDefinition("2026-01-01")
+TENANTS = dg.DynamicPartitionsDefinition(name="tenants")
+BY_TENANT = dg.MultiPartitionsDefinition({"day": DAYS, "tenant": TENANTS})
+
+
+@dg.asset(partitions_def=BY_TENANT)
+def usage() -> None: ...
+
+
+def location(target: Any, partitions: str, asset: str) -> dg.Definitions:
+    """One schedule on an asset that has the partitions of the target, and is made elsewhere."""
+    spec = dg.AssetSpec(asset.split("/"), partitions_def=target.partitions_def)
+    schedule = Schedule(
+        name="s", target=target, trigger=on.partitions(asset), partitions=partitions, enabled=True
+    )
+    return dg.Definitions.merge(
+        dg.Definitions(assets=[spec, target]), Arctic(schedules=[schedule]).definitions()
+    )
+
+
+def _keys(tick: Any) -> list[tuple[str, str]]:
+    """The first and the last partition of each run that a tick requests."""
+    edges = [f"dagster/asset_partition_range_{edge}" for edge in ("start", "end")]
+    return sorted(
+        (request.tags.get(edges[0], request.partition_key),
+         request.tags.get(edges[1], request.partition_key))
+        for request in tick.run_requests or ()
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("partitions", ["each", "range"])
+def test_a_new_key_of_a_dimension_is_added(place: Place, partitions: str) -> None:
+    """As one of a target with a single dimension; a day that does not exist is not."""
+    defs = location(usage, partitions, "raw/usage")
+    place.instance.add_dynamic_partitions("tenants", ["acme"])
+    place.tick(defs)
+    place.announce("2026-01-01|acme", "2026-01-02|zeta", "2026-13-01|eta", asset="raw/usage")
+    tick = place.tick(defs)
+    assert _keys(tick) == [
+        ("2026-01-01|acme", "2026-01-01|acme"), ("2026-01-02|zeta", "2026-01-02|zeta"),
+    ]  # fmt: skip
+    (added,) = tick.dynamic_partitions_requests or ()
+    assert (added.partitions_def_name, list(added.partition_keys)) == ("tenants", ["zeta"])
+    assert {state for _, state, _ in place.states()} == {"launching"}
