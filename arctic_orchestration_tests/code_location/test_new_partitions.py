@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration import Arctic, Schedule, on
 from arctic_orchestration_tests.code_location.conftest import Place
@@ -11,6 +12,10 @@ from arctic_orchestration_tests.code_location.conftest import Place
 DAYS = dg.DailyPartitionsDefinition("2026-01-01")
 TENANTS = dg.DynamicPartitionsDefinition(name="tenants")
 BY_TENANT = dg.MultiPartitionsDefinition({"day": DAYS, "tenant": TENANTS})
+
+
+@dg.asset(partitions_def=TENANTS)
+def bill() -> None: ...
 
 
 @dg.asset(partitions_def=BY_TENANT)
@@ -52,3 +57,23 @@ def test_a_new_key_of_a_dimension_is_added(place: Place, partitions: str) -> Non
     (added,) = tick.dynamic_partitions_requests or ()
     assert (added.partitions_def_name, list(added.partition_keys)) == ("tenants", ["zeta"])
     assert {state for _, state, _ in place.states()} == {"launching"}
+
+
+def test_a_storage_that_stops_answering_fails_no_job(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dispatcher asks once whether the key exists, and the run is requested."""
+    defs = location(bill, "each", "raw/bill")
+    place.tick(defs)
+    place.announce("acme", asset="raw/bill")
+    asked: list[tuple[str, str]] = []
+
+    def has(_: dg.DagsterInstance, name: str, key: str) -> bool:
+        if (name, key) in asked:
+            raise sa.exc.OperationalError("select", {}, Exception("too many clients already"))
+        asked.append((name, key))
+        return True
+
+    monkeypatch.setattr(dg.DagsterInstance, "has_dynamic_partition", has)
+    assert _keys(place.tick(defs)) == [("acme", "acme")]
+    assert [state for _, state, _ in place.states()] == ["launching"]

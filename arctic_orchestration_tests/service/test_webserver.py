@@ -268,4 +268,4 @@ def _requested() -> dg.RunRequest:
             instance, repository_def=definitions.get_repository_def()
         ) as context,
     ):
-        return RunRequests().make(request, context, [])
+        return RunRequests().make(request, context)

@@ -228,7 +228,7 @@ class DispatcherSensor(EveryJobSensor):
         for request in result.requests:
             # A request that Dagster refuses would fail the tick, and all ticks after it.
             try:
-                requests.append(self._run_requests.make(request, context, added))
+                requests.append(self._run_requests.make(request, context))
             except Exception as error:
                 problem = f"Dagster refuses its run: {error}"
                 context.log.error("job %s: %s", request.job_id, problem)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from arctic_orchestration.dagster_internals import create_execution_plan
+from arctic_orchestration.partitioning.key_space import store_of
 from arctic_orchestration.run_tags import PAGE_TAG, check_storable
 from arctic_orchestration.schedules.dagster.targets import RepositoryTargets, asset_key
 from arctic_orchestration.schedules.launch_requests import LaunchRequest
@@ -30,12 +31,7 @@ class RunRequests:
     def __init__(self) -> None:
         self._accepted: set[str] = set()
 
-    def make(
-        self,
-        request: LaunchRequest,
-        context: dg.SensorEvaluationContext,
-        added: Sequence[dg.AddDynamicPartitionsRequest],
-    ) -> dg.RunRequest:
+    def make(self, request: LaunchRequest, context: dg.SensorEvaluationContext) -> dg.RunRequest:
         """Returns the run request, with its partition resolved as Dagster would resolve it.
 
         Errors:
@@ -66,8 +62,9 @@ class RunRequests:
         if partition is not None:
             made = made.with_resolved_tags_and_config(
                 target_definition=repository.get_job(job),
-                dynamic_partitions_requests=added,
-                dynamic_partitions_store=context.caching_dynamic_partitions_loader,
+                dynamic_partitions_requests=(),
+                # Missing keys are added with the runs; a storage that is away must fail no job.
+                dynamic_partitions_store=store_of(None),
             )
         check_storable({**repository.get_job(job).run_tags, **made.tags})
         # Planning a run costs milliseconds, and most requests differ only in their tags.
