@@ -242,7 +242,8 @@ class PostgresLog:
     def before(self, event_id: int) -> dict[str, Any]:
         """Returns the state whose next reading begins with the event with this id."""
         with self.sql.session() as run:
-            state = ReaderState(watermark=max(event_id - 1, 0))
+            # Above the largest id it would look as if the ids had started again.
+            state = ReaderState(watermark=max(min(event_id - 1, run(_HEAD)[0][0]), 0))
             return _state_of(state, _tail(run, state.watermark))
 
     def delivered(self, state: Any) -> tuple[int, IdRanges]:

@@ -241,6 +241,16 @@ def test_rows_that_are_wiped_or_deleted_do_not_stop_the_reader(lake: Lake) -> No
     assert lake.read() == ["next"]
 
 
+@pytest.mark.parametrize("event_id", [4, 1_000_000, 10**30])
+def test_an_event_that_is_not_there_yet_begins_at_the_end(lake: Lake, event_id: int) -> None:
+    """As on SQLite: ``arctic feed restart --from-event`` with a digit too many stops nothing."""
+    lake.arrive("1", "2", "3")
+    lake.stored = lake.log.before(event_id).to_json()
+    assert lake.read() == []
+    lake.arrive("4")
+    assert lake.read() == ["4"]
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/New_York"])
 def test_the_first_event_since_a_moment(lake: Lake, zone: str) -> None:
     """By the moments of events, whatever the server's time zone; none is younger than the last."""
