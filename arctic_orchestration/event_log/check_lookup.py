@@ -1,7 +1,7 @@
 """The asset checks of arrivals, and the latest evaluation of each check, in bulk."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -76,16 +76,32 @@ def checks_of(sql: Any, arrivals: Sequence[Event]) -> dict[int, ArrivalChecks]:
     planned, evaluations = _checks_of_runs(sql, {e.run_id for e in arrivals if e.run_id})
     ids = {number for asset, events in by_asset.items() for number in _checked(sql, asset, events)}
     evaluations |= rows_of(sql, ids - evaluations.keys())
-    known: dict[str, list[Event]] = defaultdict(list)
-    for check in _evaluations(sql, [evaluations[number] for number in sorted(evaluations)]):
-        known[check.subject].append(check)
+    known: dict[tuple[str, int | None, str | None], list[Event]] = defaultdict(list)
+    for check in _evaluations(sql, list(evaluations.values())):
+        partition = None if check.target_id is not None else check.partition
+        known[check.subject, check.target_id, partition].append(check)
     return {
         event.storage_id: ArrivalChecks(
             planned=frozenset(planned.get((event.run_id, event.subject), ())),
-            evaluations=tuple(e for e in known[event.subject] if concerns(e, event)),
+            evaluations=_of_arrival(event, known),
         )
         for event in arrivals
     }
+
+
+def _of_arrival(
+    event: Event, known: Mapping[tuple[str, int | None, str | None], Sequence[Event]]
+) -> tuple[Event, ...]:
+    """Returns the evaluations that belong to an arrival, by ascending storage id.
+
+    Args:
+        event: the arrival.
+        known: evaluations by asset, the materialization that they name, else by partition.
+    """
+    keys = {(event.storage_id, None), (None, None), (None, event.partition)}
+    found = [check for key in keys for check in known.get((event.subject, *key), ())]
+    found.sort(key=lambda check: check.storage_id)
+    return tuple(check for check in found if concerns(check, event))
 
 
 def _checks_of_runs(

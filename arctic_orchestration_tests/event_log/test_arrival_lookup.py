@@ -9,7 +9,8 @@ import psycopg2
 import pytest
 from dagster import DagsterInstance
 
-from arctic_orchestration.event_log.arrival_checks import ArrivalChecks
+from arctic_orchestration.event_log import check_lookup
+from arctic_orchestration.event_log.arrival_checks import ArrivalChecks, concerns
 from arctic_orchestration.event_log.dagster_log import DagsterLog
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.event_log.feed import ArrivalLookup, Position
@@ -245,6 +246,30 @@ class TestChecksOfArrivals:
         assert len(checks.evaluations) == 3
         assert checks.evaluations[-1].target_id == event.storage_id
         assert checks.blocked_by == ("no_nulls",)
+
+    def test_an_arrival_is_compared_only_with_evaluations_of_its_partition(
+        self, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Four partitions, each with one: not sixteen comparisons."""
+        keys = ["mon", "tue", "wed", "thu"]
+        compared: list[tuple[str | None, str | None]] = []
+
+        def noted(check: Event, event: Event) -> bool:
+            compared.append((check.partition, event.partition))
+            return concerns(check, event)
+
+        monkeypatch.setattr(check_lookup, "concerns", noted)
+        for key in keys:
+            instance.report_runless_asset_event(dg.AssetMaterialization(orders.key, partition=key))
+        for key in keys:
+            report(instance, passed=key == "tue", partition=key)
+        log = DagsterLog(instance)
+        arrivals = arrivals_of(log)
+        found = log.checks_of(arrivals)
+        assert [[e.passed for e in found[one.storage_id].evaluations] for one in arrivals] == [
+            [False], [True], [False], [False],
+        ]  # fmt: skip
+        assert sorted(compared) == sorted(zip(keys, keys, strict=True))
 
     def test_a_warning_does_not_block(self, instance: DagsterInstance) -> None:
         """Nor does a failure that is not blocking."""
