@@ -1,5 +1,6 @@
 """Deferred arrivals: they wait for the code location, a match or a check."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -66,12 +67,21 @@ def take_deferred(
 
 
 def take_checked(
-    tx: sa.Connection, location: Location, store: ScheduleStore, assets: Iterable[str]
+    tx: sa.Connection, location: Location, store: ScheduleStore, evaluations: Iterable[Event]
 ) -> list[Match]:
-    """Removes and returns the arrivals of some assets that waited for checks."""
+    """Removes and returns the arrivals that waited for checks and that evaluations may concern.
+
+    Those of other partitions of the asset stay: there may be many.
+    """
+    col, by_asset = events.c, defaultdict(set)
+    for one in evaluations:
+        by_asset[one.subject].add(one.partition)
+    whole = [asset for asset, keys in by_asset.items() if None in keys]
+    keys = {key for found in by_asset.values() for key in found if key is not None}
     query = _kept(location).where(
         deferred_arrivals.c.waits_for == "checks",
-        dialect.among(tx, events.c.subject, sorted(set(assets))),
+        dialect.among(tx, col.subject, sorted(by_asset)),
+        dialect.among(tx, col.subject, whole) | dialect.among(tx, col.partition, sorted(keys)),
     )
     return _take(tx, store, query)
 

@@ -126,7 +126,7 @@ class Subscriber:
                 self._tx, self._location, self._store, limit=self._at_once
             ), until)  # fmt: skip
         matches = self._match(found)
-        checked = [event.subject for event in found if event.kind is EventKind.CHECK]
+        checked = [event for event in found if event.kind is EventKind.CHECK]
         if checked:
             matches = take_checked(self._tx, self._location, self._store, checked) + matches
         self._give_all(matches, until)

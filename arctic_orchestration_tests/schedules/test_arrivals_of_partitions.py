@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from arctic_orchestration import on
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.state.partition_tables import deferred_arrivals
+from arctic_orchestration.state.tables import events
 from arctic_orchestration_tests.schedules.lake_of_partitions import (
     ASSETS,
     DAY,
@@ -39,7 +40,9 @@ def arrive(here: World, partition: str, *, checks: Sequence[str] = (), **fields:
     return number
 
 
-def evaluate(here: World, of: int, name: str, *, passed: bool) -> None:
+def evaluate(
+    here: World, of: int, name: str, *, passed: bool, partition: str | None = None
+) -> None:
     """A blocking check of an arrival ends."""
     here.feed.events.append(
         Event(
@@ -52,6 +55,7 @@ def evaluate(here: World, of: int, name: str, *, passed: bool) -> None:
             severity="error",
             blocking=True,
             target_id=of,
+            partition=partition,
         )
     )
 
@@ -74,6 +78,36 @@ def test_an_arrival_counts_when_its_blocking_check_has_passed(lake: MakeWorld) -
     evaluate(here, bad, "no_nulls", passed=True)
     here.tick(6 * DAY + 2)
     assert runs(here) == ["2026-01-03", "2026-01-01", "2026-01-02"]
+
+
+def test_an_evaluation_leaves_the_arrivals_of_other_partitions_alone(lake: MakeWorld) -> None:
+    """They are not stored again each time: thousands may wait. One of no partition is for all."""
+    here = lake(daily(trigger=on.partitions("raw/payments")))
+    days = [f"2026-01-0{day}" for day in range(1, 5)]
+    numbers = {day: arrive(here, day, checks=["no_nulls"]) for day in days}
+
+    def kept() -> dict[str, int]:
+        """The row of each day that waits for its check."""
+        number = (events.c.number == deferred_arrivals.c.number) & (
+            events.c.location_id == deferred_arrivals.c.location_id
+        )
+        query = sa.select(events.c.partition, deferred_arrivals.c.id).join(events, number)
+        with here.database.read() as tx:
+            return {row.partition: row.id for row in tx.execute(query)}
+
+    here.tick(6 * DAY)
+    before = kept()
+    assert sorted(before) == days
+    evaluate(here, numbers[days[1]], "no_nulls", passed=True, partition=days[1])
+    evaluate(here, numbers[days[2]], "no_nulls", passed=False, partition=days[2])
+    here.tick(6 * DAY + 1)
+    assert runs(here) == [days[1]]
+    after = kept()
+    assert sorted(after) == [days[0], days[2], days[3]]
+    assert [after[day] for day in (days[0], days[3])] == [before[days[0]], before[days[3]]]
+    evaluate(here, numbers[days[3]], "no_nulls", passed=True)
+    here.tick(6 * DAY + 2)
+    assert runs(here) == [days[1], days[3]]
 
 
 def test_a_trigger_may_wait_for_more_checks(lake: MakeWorld) -> None:
