@@ -68,7 +68,7 @@ from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.source_intake import SourceIntake
 from arctic_orchestration.schedules.sources import NoSources, Sources
 from arctic_orchestration.schedules.store import ScheduleStore
-from arctic_orchestration.schedules.subscriber import TooManyRows
+from arctic_orchestration.schedules.target_partitions import TooManyRows
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.schedules.tick_result import TickResult
 from arctic_orchestration.state import dialect

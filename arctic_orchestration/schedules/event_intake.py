@@ -22,7 +22,8 @@ from arctic_orchestration.schedules.jobs import JobMove
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.runs import RunTracker
 from arctic_orchestration.schedules.store import ScheduleStore
-from arctic_orchestration.schedules.subscriber import Subscriber, TooManyRows
+from arctic_orchestration.schedules.subscriber import Subscriber
+from arctic_orchestration.schedules.target_partitions import TooManyRows
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.state import unreadable_events
 from arctic_orchestration.state.database import Database

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.event_log.feed import ArrivalLookup, Position
 from arctic_orchestration.identifiers import new_id
-from arctic_orchestration.schedules import timers
+from arctic_orchestration.schedules import target_partitions, timers
 from arctic_orchestration.schedules.arrival_rules import CountedArrivals
 from arctic_orchestration.schedules.clock_jumps import not_in_future
 from arctic_orchestration.schedules.deferred_arrivals import defer, take_checked, take_deferred
@@ -30,7 +30,12 @@ from arctic_orchestration.schedules.open_jobs import OpenJobs, slot_of
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.taken_events import store_events
-from arctic_orchestration.schedules.target_partitions import Match, Placing, partition_of
+from arctic_orchestration.schedules.target_partitions import (
+    Match,
+    Placing,
+    TooManyRows,
+    partition_of,
+)
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.schedules.trigger_evaluation import evaluate_trigger, note_fired
 from arctic_orchestration.schedules.triggers import Arrivals
@@ -41,17 +46,6 @@ from arctic_orchestration.state.tables import schedule_keys
 _KEPT = "it keeps what concerns every partition of the target, for those that begin later"
 #: the smallest difference between two moments
 _INSTANT = timedelta(microseconds=1)
-#: What a transaction may add to jobs, so that a tick ends before Dagster's timeout: each new target
-#: partition takes over the common events, and each common event joins all partitions that wait.
-ROWS_AT_ONCE = 50_000
-
-
-class TooManyRows(Exception):
-    """The events would write too many rows in one transaction; ``fits`` of them may not."""
-
-    def __init__(self, fits: int) -> None:
-        super().__init__(f"too many rows for one transaction; read {fits} events")
-        self.fits = fits
 
 
 class Subscriber:
@@ -159,7 +153,7 @@ class Subscriber:
             self._queue.flush()
         self._given = True
         counted, waiting = self._counted.sort(matches)
-        placed, deferred = self._placing.place(counted)
+        placed, deferred = self._placing.place(counted, at_once=self._at_once)
         deferred += waiting
         numbers = self._number([*counted, *(one.match for one in waiting)])
         defer(
@@ -176,7 +170,8 @@ class Subscriber:
             if following is None or following.event is match.event:
                 continue
             given += 1
-            if (at_once := self._at_once or 1) > 1 and self._queue.attached > ROWS_AT_ONCE:
+            is_full = self._queue.attached > target_partitions.ROWS_AT_ONCE
+            if (at_once := self._at_once or 1) > 1 and is_full:
                 raise TooManyRows(min(given, at_once // 2))
         concerned = {(match.stored.id, match.scope): match.stored for match in placed}
         for (_, scope), stored in concerned.items():

@@ -7,7 +7,7 @@ concerns all of them. With ``per`` an event belongs to a group of the asset's pa
 
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -26,6 +26,21 @@ from arctic_orchestration.schedules.triggers.base import PartitionSource
 _LONGEST_KEY = 2_000
 #: the smallest difference between two moments
 _INSTANT = timedelta(microseconds=1)
+
+
+#: What a transaction may add to jobs, so that a tick ends before Dagster's timeout: each new target
+#: partition takes over the common events, and each common event joins all partitions that wait.
+ROWS_AT_ONCE = 50_000
+#: events that are mapped first; each may concern all partitions of the target
+_FIRST_EVENTS = 100
+
+
+class TooManyRows(Exception):
+    """The events would write too many rows in one transaction; ``fits`` of them may not."""
+
+    def __init__(self, fits: int) -> None:
+        super().__init__(f"too many rows for one transaction; read {fits} events")
+        self.fits = fits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,19 +81,35 @@ class Placing:
         self._partitions: dict[str, TargetPartitions | None] = {}
         self._maps: dict[tuple[str, int], PartitionMap | None] = {}
 
-    def place(self, matches: Sequence[Match]) -> tuple[list[Match], list[Deferred]]:
-        """Returns the matches with their scopes, in their order, and the deferred ones."""
+    def place(
+        self, matches: Sequence[Match], *, at_once: int | None = None
+    ) -> tuple[list[Match], list[Deferred]]:
+        """Returns the matches with their scopes, in their order, and the deferred ones.
+
+        Args:
+            matches: the events, in their order.
+            at_once: the number of events that were read at most; None: they may have any number
+                of scopes.
+
+        Errors:
+            TooManyRows: fewer events must be read at once.
+        """
         if not any(match.stored.is_scoped for match in matches):
             return list(matches), []
         deferred: list[Deferred] = []
-        scopes = self._scopes(matches, deferred)
         placed: list[Match] = []
-        for _, of_event in itertools.groupby(matches, key=lambda match: id(match.event)):
-            found: list[Match] = []
-            for match in of_event:
-                scope_of = scopes.get(id(match), (None,))
-                found.extend(replace(match, scope=scope) for scope in scope_of)
-            placed += sorted(found, key=lambda m: (m.stored.id, m.scope or "", m.leaf))
+        events = 0
+        for some in _slices(matches):
+            scopes = self._scopes(some, deferred)
+            for _, of_event in itertools.groupby(some, key=lambda match: id(match.event)):
+                if (at_once or 1) > 1 and len(placed) > ROWS_AT_ONCE:
+                    raise TooManyRows(min(events, (at_once or 1) // 2))
+                found: list[Match] = []
+                for match in of_event:
+                    scope_of = scopes.get(id(match), (None,))
+                    found.extend(replace(match, scope=scope) for scope in scope_of)
+                placed += sorted(found, key=lambda m: (m.stored.id, m.scope or "", m.leaf))
+                events += 1
         return placed, deferred
 
     def _scopes(
@@ -225,6 +256,19 @@ class Placing:
         if stored.id not in self._partitions:
             self._partitions[stored.id] = self._targets.partitions(stored.schedule.target)
         return self._partitions[stored.id]
+
+
+def _slices(matches: Sequence[Match]) -> Iterator[Sequence[Match]]:
+    """Yields the matches of the first events, then of as many more each time."""
+    begin, events = 0, 1
+    for end in range(1, len(matches)):
+        if matches[end].event is matches[end - 1].event:
+            continue
+        if events % _FIRST_EVENTS == 0 and (events // _FIRST_EVENTS).bit_count() == 1:
+            yield matches[begin:end]
+            begin = end
+        events += 1
+    yield matches[begin:]
 
 
 def _not_looked_up(match: Match, error: Exception) -> Deferred:

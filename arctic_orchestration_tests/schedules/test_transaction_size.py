@@ -1,13 +1,15 @@
 """What one transaction writes: a flood must not make a tick longer than Dagster allows."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import on, only
-from arctic_orchestration.schedules import event_intake, retention, subscriber
+from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.schedules import event_intake, retention, target_partitions
 from arctic_orchestration.schedules import runs as tracker
 from arctic_orchestration.schedules.jobs import Job
 from arctic_orchestration.schedules.schedule import Schedule
@@ -62,7 +64,7 @@ def _ticks(here: World) -> list[int]:
 
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriber, "ROWS_AT_ONCE", _ROWS)
+    monkeypatch.setattr(target_partitions, "ROWS_AT_ONCE", _ROWS)
 
 
 @pytest.mark.usefixtures("few_rows")
@@ -97,6 +99,38 @@ def test_a_common_event_joins_all_partitions_that_wait(lake: MakeWorld) -> None:
     added = _ticks(here)
     assert added == [3 * (len(DAYS) + 1)]
     assert runs(here) == DAYS
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_arrivals_that_each_concern_all_partitions(
+    lake: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first of them are mapped: 4,000 to 3,650 days were gigabytes and minutes."""
+    here = lake(daily(trigger=on.partitions("raw/payments", mapping="all", count=len(DAYS))))
+    mapped: list[int] = []
+    place = target_partitions.Placing._scopes
+
+    def noted(self: Any, matches: Any, deferred: Any) -> Any:
+        mapped.append(len(matches))
+        return place(self, matches, deferred)
+
+    monkeypatch.setattr(target_partitions.Placing, "_scopes", noted)
+    monkeypatch.setattr(target_partitions, "_FIRST_EVENTS", 4)
+    for day in DAYS:
+        here.feed.arrive("raw/payments", day)
+    here.tick(_NOW)
+    # Four are too many, and so is each one alone, of which a tick reads five.
+    assert mapped == [4, 1, 1, 1, 1, 1]
+    assert _rows(here) == 5 * 31
+
+
+def test_slices_double() -> None:
+    """Two matches of each event stay together."""
+    events = [Event(kind=EventKind.TICK, subject="s", at=at(number)) for number in range(900)]
+    matches: Any = [SimpleNamespace(event=event) for event in events for _ in range(2)]
+    sizes = [len(some) for some in target_partitions._slices(matches)]
+    assert sizes == [200, 200, 400, 800, 200]
+    assert [len(some) for some in target_partitions._slices(matches[:2])] == [2]
 
 
 @pytest.mark.parametrize("fields", [
