@@ -6,11 +6,13 @@ a request through the same steps as the daemon does when it makes the run.
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 
 from arctic_orchestration.dagster_internals import create_execution_plan
+from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.partitioning.key_space import store_of
 from arctic_orchestration.run_tags import PAGE_TAG, check_storable
 from arctic_orchestration.schedules.dagster.targets import RepositoryTargets, asset_key
@@ -66,6 +68,9 @@ class RunRequests:
                 # Missing keys are added with the runs; a storage that is away must fail no job.
                 dynamic_partitions_store=store_of(None),
             )
+        elif request.partition_start is not None and not request.run_config:
+            edges = (request.partition_start, str(request.partition_end))
+            made = made.with_replaced_attrs(run_config=_config_of(repository.get_job(job), edges))
         check_storable({**repository.get_job(job).run_tags, **made.tags})
         # Planning a run costs milliseconds, and most requests differ only in their tags.
         plan = json.dumps([job, named, made.run_config], default=repr)
@@ -80,6 +85,19 @@ class RunRequests:
         # The daemon gets all requests of a tick as one text.
         dg.serialize_value(made)
         return made
+
+
+def _config_of(job: dg.JobDefinition, edges: tuple[str, str]) -> Mapping[str, Any]:
+    """Returns the run configuration that a job has for the partitions of a range.
+
+    Errors:
+        InvalidInput: it is not the same for the first and the last one.
+    """
+    first, last = (job.get_run_config_for_partition_key(key) for key in edges)
+    if first != last:
+        expected = f"each: {job.name} has another run configuration for each partition"
+        raise InvalidInput("partitions", "range", expected)
+    return first
 
 
 def new_partitions(
