@@ -158,6 +158,16 @@ def test_what_can_work_is_accepted(fields: dict[str, Any]) -> None:
     assert refused(**fields) == ()
 
 
+@pytest.mark.parametrize("partitions", ["each", "range"])
+def test_assets_with_different_partitions_are_refused_together(partitions: str) -> None:
+    """No run can have a partition of both. A run without one can make them."""
+    target = {"assets": ["areas", "today"]}
+    (problem,) = refused(trigger=on.partitions("config"), partitions=partitions, target=target)
+    assert (problem.field, problem.value) == ("Schedule(s).partitions", partitions)
+    assert f"areas, today have the partitions emea, amer, apac and {DAILY}" in problem.expected
+    assert refused(trigger=on.partitions("config"), partitions="none", target=target) == ()
+
+
 def _days(start: str) -> dg.DailyPartitionsDefinition:
     return dg.DailyPartitionsDefinition(start)
 

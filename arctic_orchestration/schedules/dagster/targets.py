@@ -11,6 +11,7 @@ import dagster as dg
 from arctic_orchestration.dagster_internals import AssetGraph
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidDefinition, InvalidInput
 from arctic_orchestration.partitioning import windows
+from arctic_orchestration.partitioning.checks import described
 from arctic_orchestration.partitioning.key_space import store_of
 from arctic_orchestration.partitioning.maps import DimensionMap
 from arctic_orchestration.partitioning.target import PartitionedTarget
@@ -172,6 +173,11 @@ def impossible_runs(schedules: Sequence[Schedule], graph: AssetGraph) -> list[In
             problems.append(without)
         else:
             definitions = definitions_of_assets(graph, names)
+            if schedule.partitions != "none" and len(definitions) > 1:
+                have = f"{', '.join(names)} have {' and '.join(map(described, definitions))}"
+                expected = f"none, or a target whose assets have the same partitions: {have}"
+                field = f"Schedule({schedule.name}).partitions"
+                problems.append(InvalidInput(field, schedule.partitions, expected))
             problems.extend(problems_of(schedule, graph, definitions, names))
     return problems
 
