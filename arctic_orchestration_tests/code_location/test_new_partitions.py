@@ -77,3 +77,17 @@ def test_a_storage_that_stops_answering_fails_no_job(
     monkeypatch.setattr(dg.DagsterInstance, "has_dynamic_partition", has)
     assert _keys(place.tick(defs)) == [("acme", "acme")]
     assert [state for _, state, _ in place.states()] == ["launching"]
+
+
+def test_a_range_whose_end_was_deleted_is_not_run(place: Place) -> None:
+    """Added again, its first key would be behind its last one: a run of nothing would succeed."""
+    defs = location(bill, "range", "raw/bill")
+    place.instance.add_dynamic_partitions("tenants", ["acme", "beta", "corp"])
+    place.tick(defs)
+    place.announce("acme", "beta", "corp", asset="raw/bill")
+    assert _keys(place.tick(defs)) == [("acme", "corp")]
+    place.instance.delete_dynamic_partition("tenants", "acme")
+    tick = place.tick(defs)
+    assert (_keys(tick), tick.dynamic_partitions_requests) == ([], [])
+    (reason,) = [reason for _, state, reason in place.states() if state == "launching"]
+    assert reason.startswith("partition 'acme' was deleted, with which the range acme to corp")

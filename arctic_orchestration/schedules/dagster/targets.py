@@ -257,12 +257,25 @@ class RepositoryTargets:
             found = "no partitions" if not definitions else "partitions of several kinds"
             return f"{name} has {found}, and a run of {min(partitions)} was requested"
         if isinstance(definitions[0], dg.DynamicPartitionsDefinition):
-            return None
+            return self._lost_end(definitions[0], start, end)
         # Dynamic keys that are missing are added with the run.
         with dg.partition_loading_context(dynamic_partitions_store=store_of(None)):
             for partition in sorted(partitions):
                 if not definitions[0].has_partition_key(partition):
                     return f"partition {partition!r} is none of the partitions of {name}"
+        return None
+
+    def _lost_end(
+        self, definition: dg.DynamicPartitionsDefinition, start: str | None, end: str | None
+    ) -> str | None:
+        """Returns why a range of dynamic partitions is none any more, or None.
+
+        Dagster orders them as they were added: one that is added again is the last.
+        """
+        for key in (start, end) if start != end and definition.name else ():
+            if not self._instance.has_dynamic_partition(str(definition.name), str(key)):
+                whole = f"the range {start} to {end} begins or ends"
+                return f"partition {key!r} was deleted, with which {whole}"
         return None
 
     def exists(self, target: Target) -> bool:
