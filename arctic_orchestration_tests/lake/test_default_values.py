@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
@@ -15,7 +16,10 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StructType
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.errors import UnsupportedFile
+from arctic_orchestration.errors import UnsupportedFile, UnsupportedTable
+from arctic_orchestration.lake import append, read
+from arctic_orchestration.lake.manifests import live_files
+from arctic_orchestration.lake.merging.deletes import plain_path
 from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration_tests.lake.format_three import new_table
 from arctic_orchestration_tests.lake.merged_files import (
@@ -88,6 +92,30 @@ def test_a_merged_file_has_the_default_in_the_rows_of_older_files(
     found = {row["id"]: {name: row[name] for name in COLUMNS} for row in rows_of(done)}
     default = {name: value for name, (_, _, value) in COLUMNS.items()}
     assert found == {1: default, 2: default, 3: dict.fromkeys(COLUMNS) | {"small": 30}}
+
+
+def test_appended_rows_without_a_column_have_its_default_for_new_rows(
+    spark: SparkSession, catalog: Catalog, table: Table
+) -> None:
+    """It may be another one than that of older files; a null that a row has stays."""
+
+    def change(fields: list[Any]) -> list[Any]:
+        small = next(field for field in fields if field["name"] == "small")
+        small["write-default"] = 9
+        return fields
+
+    table = _changed(catalog, table, change)
+    append(spark, spark.sql("select 3L as id, cast(null as bigint) as large"), table)
+    (path,) = (file.path for file in live_files(table.refresh()).files)
+    (row,) = pq.ParquetFile(plain_path(path)).read().to_pylist()
+    default = {name: value for name, (_, _, value) in COLUMNS.items()}
+    assert {name: row[name] for name in COLUMNS} == default | {"small": 9, "large": None}
+
+
+def test_tables_with_defaults_are_not_read(spark: SparkSession, table: Table) -> None:
+    """Spark would find nulls in older files."""
+    with pytest.raises(UnsupportedTable, match="column flag: its default value for older files"):
+        read(spark, table)
 
 
 def test_files_without_a_default_inside_of_a_struct_are_refused(
