@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from arctic_orchestration.event_log.event import Event, EventKey, EventKind
-from arctic_orchestration.specification import Tagged
+from arctic_orchestration.specification import AssetName, Tagged
 
 if TYPE_CHECKING:
     from arctic_orchestration.schedules.triggers.combined import AllOf, AnyOf
@@ -253,6 +253,32 @@ class Leaf(Trigger):
     def ticks_due(self, due_at: datetime, now: datetime, name: str) -> "Ticks":
         """Returns the ticks to deliver at ``now``; the earliest was due at ``due_at``."""
         raise NotImplementedError
+
+    def _counted(self, arrived: Arrivals, count: int, reason: str) -> Firing:
+        """Returns the result of a trigger that fires when it has taken ``count`` events."""
+        if arrived.events < count:
+            return Firing(satisfied=False, reason=reason)
+        first_at = arrived.first_at if count == 1 else arrived.fired_at or arrived.last_at
+        return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=arrived.last_at)
+
+
+class ArrivalLeaf(Leaf):
+    """A leaf that takes arrivals of an asset, each of a partition of it."""
+
+    asset: AssetName
+
+    def keys(self, location: str) -> tuple[EventKey, ...]:
+        return (EventKey.of_partition(self.asset),)
+
+    def takes(self, event: Event) -> bool:
+        return event.kind is EventKind.PARTITION
+
+    def asset_fields(self) -> Mapping[str, str]:
+        return {"asset": self.asset}
+
+    @property
+    def asset_of_partitions(self) -> str | None:
+        return self.asset
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

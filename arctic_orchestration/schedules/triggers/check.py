@@ -1,24 +1,23 @@
 """Fires when an asset check passes or fails."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from arctic_orchestration.event_log.event import Event, EventKey, EventKind
-from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
-from arctic_orchestration.specification import AssetName, IndexedName
+from arctic_orchestration.schedules.triggers.base import ArrivalLeaf, Arrivals, Firing
+from arctic_orchestration.specification import IndexedName
 
 
-class Check(Leaf):
+class Check(ArrivalLeaf):
     """Fires when ``count`` evaluations of checks of ``asset`` had the result ``status``.
 
     An evaluation is one of the check ``name``, or of any check of the asset.
     """
 
     kind: Literal["check"] = "check"
-    asset: AssetName
     #: the name of the check; None: any check of the asset
     name: IndexedName | None = None
     status: Literal["passed", "failed"] = "passed"
@@ -35,9 +34,6 @@ class Check(Leaf):
     def keys(self, location: str) -> tuple[EventKey, ...]:
         return (EventKey.of_check(self.asset),)
 
-    def asset_fields(self) -> Mapping[str, str]:
-        return {"asset": self.asset}
-
     def takes(self, event: Event) -> bool:
         return (
             event.kind is EventKind.CHECK
@@ -46,17 +42,10 @@ class Check(Leaf):
             and self.severity in (None, event.severity)
         )
 
-    @property
-    def asset_of_partitions(self) -> str | None:
-        return self.asset
-
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         arrived = arrivals[0]
         reason = f"{arrived.events} of {self.count} evaluations of {self._what} {self.status}"
-        if arrived.events < self.count:
-            return Firing(satisfied=False, reason=reason)
-        first_at = arrived.first_at if self.count == 1 else arrived.fired_at or arrived.last_at
-        return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=arrived.last_at)
+        return self._counted(arrived, self.count, reason)
 
     @property
     def _what(self) -> str:

@@ -126,17 +126,9 @@ class Cron(Leaf):
         )
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
-        arrived = arrivals[0]
-        ticks = arrived.events
-        what = f"cron {self.expression} ({self.timezone})"
-        if not ticks:
-            return Firing(satisfied=False, reason=f"no tick of {what} yet")
-        return Firing(
-            satisfied=True,
-            reason=f"{ticks} ticks of {what}",
-            first_at=arrived.first_at,
-            last_at=arrived.last_at,
-        )
+        ticks, what = arrivals[0].events, f"cron {self.expression} ({self.timezone})"
+        reason = f"{ticks} ticks of {what}" if ticks else f"no tick of {what} yet"
+        return self._counted(arrivals[0], 1, reason)
 
     def _newest(self, oldest: datetime, now: datetime, wanted: int, name: str) -> list[datetime]:
         """Returns the newest ``wanted`` ticks in ``[oldest, now]``; searches no further back."""

@@ -1,12 +1,11 @@
 """Fires when enough bytes of an asset have arrived, or a time after the first of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
 from pydantic import field_validator
 
-from arctic_orchestration.event_log.event import Event, EventKey, EventKind
 from arctic_orchestration.quantities import (
     PositiveDuration,
     Size,
@@ -14,11 +13,10 @@ from arctic_orchestration.quantities import (
     format_duration,
     format_moment,
 )
-from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
-from arctic_orchestration.specification import AssetName
+from arctic_orchestration.schedules.triggers.base import ArrivalLeaf, Arrivals, Firing
 
 
-class Data(Leaf):
+class Data(ArrivalLeaf):
     """Fires when ``size`` bytes of ``asset`` have arrived since the last job.
 
     With ``max_wait`` it also fires that long after the first arrival since the last job. An arrival
@@ -26,7 +24,6 @@ class Data(Leaf):
     """
 
     kind: Literal["data"] = "data"
-    asset: AssetName
     size: Size
     max_wait: PositiveDuration | None = None
 
@@ -36,19 +33,6 @@ class Data(Leaf):
         if not value:
             raise ValueError("a size above 0B")
         return value
-
-    def keys(self, location: str) -> tuple[EventKey, ...]:
-        return (EventKey.of_partition(self.asset),)
-
-    def asset_fields(self) -> Mapping[str, str]:
-        return {"asset": self.asset}
-
-    def takes(self, event: Event) -> bool:
-        return event.kind is EventKind.PARTITION
-
-    @property
-    def asset_of_partitions(self) -> str | None:
-        return self.asset
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         arrived = arrivals[0]

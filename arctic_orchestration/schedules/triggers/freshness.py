@@ -44,11 +44,6 @@ class Freshness(Leaf):
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         arrived = arrivals[0]
-        states = " or ".join(self.state)
-        if not arrived.events:
-            reason = f"the freshness of {self.asset} has not changed to {states}"
-            return Firing(satisfied=False, reason=reason)
-        reason = f"the freshness of {self.asset} changed to {states}"
-        return Firing(
-            satisfied=True, reason=reason, first_at=arrived.first_at, last_at=arrived.last_at
-        )
+        changed = "changed" if arrived.events else "has not changed"
+        reason = f"the freshness of {self.asset} {changed} to {' or '.join(self.state)}"
+        return self._counted(arrived, 1, reason)

@@ -8,10 +8,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from arctic_orchestration.event_log.event import Event, EventKey, EventKind
+from arctic_orchestration.event_log.event import Event
 from arctic_orchestration.quantities import format_duration, format_moment, parse_duration
-from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf, PartitionSource
-from arctic_orchestration.specification import AssetName
+from arctic_orchestration.schedules.triggers.base import (
+    ArrivalLeaf,
+    Arrivals,
+    Firing,
+    PartitionSource,
+)
 
 _LATE = "'rerun', 'ignore', or 'collect:' and a duration, as collect:1h"
 
@@ -68,7 +72,7 @@ def _has(metadata: Mapping[str, Any], label: str, wanted: str | float) -> bool:
     return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
 
 
-class Partitions(Leaf):
+class Partitions(ArrivalLeaf):
     """Fires when ``count`` different partitions of ``asset`` have arrived since the last job.
 
     A partition that arrives again before the job counts once. Every arrival of an asset without
@@ -82,7 +86,6 @@ class Partitions(Leaf):
     """
 
     kind: Literal["partitions"] = "partitions"
-    asset: AssetName
     count: Annotated[
         int | Literal["all"], BeforeValidator(_count, json_schema_input_type=_CountForm)
     ] = 1
@@ -113,29 +116,16 @@ class Partitions(Leaf):
             raise ValueError("no metadata with complete: that of earlier arrivals is not looked up")
         return self
 
-    def keys(self, location: str) -> tuple[EventKey, ...]:
-        return (EventKey.of_partition(self.asset),)
-
-    def asset_fields(self) -> Mapping[str, str]:
-        return {"asset": self.asset}
-
     def takes(self, event: Event) -> bool:
         return (
-            event.kind is EventKind.PARTITION
+            super().takes(event)
             and bool(self.wanted_of([event.partition or ""]))
-            and (
-                not self.metadata
-                or all(_has(event.metadata, label, value) for label, value in self.metadata.items())
-            )
+            and all(_has(event.metadata, label, value) for label, value in self.metadata.items())
         )
 
     def wanted_of(self, partitions: Sequence[str]) -> Sequence[str]:
         where = self.where
         return partitions if where is None else [p for p in partitions if fnmatchcase(p, where)]
-
-    @property
-    def asset_of_partitions(self) -> str | None:
-        return self.asset
 
     @property
     def needs_all(self) -> bool:

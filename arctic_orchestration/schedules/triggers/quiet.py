@@ -1,16 +1,14 @@
 """Fires when an asset has arrived and then nothing more arrives for a duration."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from arctic_orchestration.event_log.event import Event, EventKey, EventKind
 from arctic_orchestration.quantities import PositiveDuration, format_duration, format_moment
-from arctic_orchestration.schedules.triggers.base import Arrivals, Firing, Leaf
-from arctic_orchestration.specification import AssetName
+from arctic_orchestration.schedules.triggers.base import ArrivalLeaf, Arrivals, Firing
 
 
-class Quiet(Leaf):
+class Quiet(ArrivalLeaf):
     """Fires when ``asset`` has arrived and nothing more of it for ``duration``.
 
     With ``max_wait`` it also fires that long after the first arrival since the last job, even while
@@ -18,22 +16,8 @@ class Quiet(Leaf):
     """
 
     kind: Literal["quiet"] = "quiet"
-    asset: AssetName
     duration: PositiveDuration
     max_wait: PositiveDuration | None = None
-
-    def keys(self, location: str) -> tuple[EventKey, ...]:
-        return (EventKey.of_partition(self.asset),)
-
-    def asset_fields(self) -> Mapping[str, str]:
-        return {"asset": self.asset}
-
-    def takes(self, event: Event) -> bool:
-        return event.kind is EventKind.PARTITION
-
-    @property
-    def asset_of_partitions(self) -> str | None:
-        return self.asset
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         arrived = arrivals[0]

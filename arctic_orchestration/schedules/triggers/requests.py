@@ -42,7 +42,4 @@ class Requests(Leaf):
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         arrived = arrivals[0]
         reason = f"{arrived.events} of 1 requests of sensor {self.sensor}"
-        if not arrived.events:
-            return Firing(satisfied=False, reason=reason)
-        first_at, last_at = arrived.first_at, arrived.last_at
-        return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=last_at)
+        return self._counted(arrived, 1, reason)

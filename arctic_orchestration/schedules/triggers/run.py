@@ -87,12 +87,9 @@ class Run(Leaf):
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         arrived = arrivals[0]
-        seen = arrived.events
-        reason = f"{seen} of {self.count} runs of {self._who} reached {' or '.join(self.status)}"
-        if seen < self.count:
-            return Firing(satisfied=False, reason=reason)
-        first_at = arrived.first_at if self.count == 1 else arrived.fired_at or arrived.last_at
-        return Firing(satisfied=True, reason=reason, first_at=first_at, last_at=arrived.last_at)
+        runs = f"{arrived.events} of {self.count} runs of {self._who}"
+        reason = f"{runs} reached {' or '.join(self.status)}"
+        return self._counted(arrived, self.count, reason)
 
     @property
     def _who(self) -> str:
