@@ -16,7 +16,7 @@ from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.target_partitions import Deferred, Match
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.partition_tables import deferred_arrivals
+from arctic_orchestration.state.partition_tables import deferred_arrivals, event_of_arrival
 from arctic_orchestration.state.tables import events, job_events, jobs
 
 _REGROUPED = "its events are given to jobs of the target's partitions"
@@ -89,10 +89,9 @@ def take_checked(
 def unchecked(tx: sa.Connection, schedule_id: str, leaf: int) -> set[str]:
     """Returns the partitions that have an arrival at a leaf waiting for checks."""
     kept = deferred_arrivals.c
-    same = (events.c.location_id == kept.location_id) & (events.c.number == kept.number)
     query = (
         sa.select(events.c.partition)
-        .join(deferred_arrivals, same)
+        .join(deferred_arrivals, event_of_arrival)
         .where(kept.schedule_id == schedule_id, kept.leaf == leaf, kept.waits_for == "checks")
     )
     return {key for key in tx.execute(query).scalars() if key is not None}
@@ -120,10 +119,9 @@ def _take(tx: sa.Connection, store: ScheduleStore, query: sa.Select[Any]) -> lis
 
 def _kept(location: Location) -> sa.Select[Any]:
     kept = deferred_arrivals.c
-    same = (events.c.location_id == kept.location_id) & (events.c.number == kept.number)
     return (
         sa.select(kept.id, kept.schedule_id, kept.leaf, kept.number, events.c.details)
-        .join(events, same)
+        .join(events, event_of_arrival)
         .where(kept.location_id == location.id)
         .order_by(kept.number, kept.schedule_id, kept.leaf)
     )

@@ -15,7 +15,7 @@ from arctic_orchestration.schedules.jobs import COMMON, Job
 from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.target_partitions import Match, partition_of
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import events, is_waiting, job_events, jobs
+from arctic_orchestration.state.tables import event_of_job, events, is_waiting, job_events, jobs
 
 
 def slot_of(scope: str | None) -> str:
@@ -132,11 +132,7 @@ class OpenJobs:
         for pool in pools:
             query = (
                 sa.select(job_events.c.leaf, job_events.c.number, events.c.details)
-                .join(
-                    events,
-                    (events.c.location_id == job_events.c.location_id)
-                    & (events.c.number == job_events.c.number),
-                )
+                .join(events, event_of_job)
                 .where(job_events.c.job_id == pool.id)
                 .order_by(job_events.c.number)
             )

@@ -9,17 +9,14 @@ import sqlalchemy as sa
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.jobs import Job
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.state.tables import events, job_events
+from arctic_orchestration.state.tables import event_of_job, events, job_events
 
 
 def request_of(tx: sa.Connection, job: Job) -> Event | None:
     """Returns the request that a job was made of; None: a person launched it."""
-    same = (job_events.c.location_id == events.c.location_id) & (
-        job_events.c.number == events.c.number
-    )
     query = (
         sa.select(events.c.details)
-        .join(job_events, same)
+        .join(job_events, event_of_job)
         .where(job_events.c.job_id == job.id, events.c.kind == EventKind.REQUEST.value)
     )
     details = tx.execute(query.limit(1)).scalar()

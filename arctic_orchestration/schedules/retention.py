@@ -8,8 +8,15 @@ import sqlalchemy as sa
 from arctic_orchestration.schedules.jobs import COMMON
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.state import dialect, unreadable_events
-from arctic_orchestration.state.partition_tables import deferred_arrivals
-from arctic_orchestration.state.tables import events, is_waiting, job_events, jobs, launches
+from arctic_orchestration.state.partition_tables import deferred_arrivals, event_of_arrival
+from arctic_orchestration.state.tables import (
+    event_of_job,
+    events,
+    is_waiting,
+    job_events,
+    jobs,
+    launches,
+)
 
 KEEP = timedelta(days=30)
 #: common events that are kept for one schedule
@@ -36,9 +43,6 @@ def prune(tx: sa.Connection, location: Location, now: datetime) -> Pruned:
     ids = list(tx.execute(old).scalars())
     if ids:
         tx.execute(sa.delete(jobs).where(dialect.among(tx, jobs.c.id, ids)))
-    used = sa.exists().where(
-        job_events.c.location_id == events.c.location_id, job_events.c.number == events.c.number
-    )
     _prune_kept(tx, location)
     old_deferrals = (
         sa.select(deferred_arrivals.c.id)
@@ -49,10 +53,7 @@ def prune(tx: sa.Connection, location: Location, now: datetime) -> Pruned:
     deferrals = list(tx.execute(old_deferrals).scalars())
     these = dialect.among(tx, deferred_arrivals.c.id, deferrals)
     tx.execute(sa.delete(deferred_arrivals).where(these))
-    waits = sa.exists().where(
-        deferred_arrivals.c.location_id == events.c.location_id,
-        deferred_arrivals.c.number == events.c.number,
-    )
+    used, waits = sa.exists().where(event_of_job), sa.exists().where(event_of_arrival)
     unused = (
         sa.select(events.c.number)
         .where(events.c.location_id == location.id, events.c.taken_at < now - KEEP, ~used, ~waits)

@@ -12,6 +12,7 @@ from arctic_orchestration.state.dialect import EscapedText, UtcTime
 from arctic_orchestration.state.metadata import Id as _Id
 from arctic_orchestration.state.metadata import Serial as _Serial
 from arctic_orchestration.state.metadata import metadata
+from arctic_orchestration.state.tables import events
 
 
 def _of_schedule() -> sa.ForeignKey:
@@ -46,4 +47,9 @@ deferred_arrivals = sa.Table(
     sa.Column("at", UtcTime, nullable=False),
     sa.UniqueConstraint("schedule_id", "leaf", "number"),
     sa.Index(None, "location_id", "waits_for", "id"),
+)
+
+#: joins events with their deferred arrivals
+event_of_arrival = (events.c.location_id == deferred_arrivals.c.location_id) & (
+    events.c.number == deferred_arrivals.c.number
 )

@@ -264,6 +264,11 @@ job_events = sa.Table(
     sa.Index(None, "location_id", "number"),
 )
 
+#: joins events with the jobs that have them
+event_of_job = (events.c.location_id == job_events.c.location_id) & (
+    events.c.number == job_events.c.number
+)
+
 job_history = sa.Table(
     "arctic_job_history",
     metadata,

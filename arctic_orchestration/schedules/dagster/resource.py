@@ -15,7 +15,7 @@ from arctic_orchestration.run_tags import JOB_TAG
 from arctic_orchestration.schedules.launch_requests import SCHEDULE_TAG
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
-from arctic_orchestration.state.tables import events, job_events, jobs
+from arctic_orchestration.state.tables import event_of_job, events, job_events, jobs
 
 
 class RunCause:
@@ -85,11 +85,7 @@ class RunCause:
             with database.read() as tx:
                 found = tx.execute(
                     sa.select(events.c.details, job_events.c.partition)
-                    .join(
-                        job_events,
-                        (job_events.c.location_id == events.c.location_id)
-                        & (job_events.c.number == events.c.number),
-                    )
+                    .join(job_events, event_of_job)
                     .where(job_events.c.job_id == self.job_id)
                     .order_by(events.c.number, job_events.c.leaf)
                 ).all()

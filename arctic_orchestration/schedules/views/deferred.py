@@ -10,7 +10,7 @@ from arctic_orchestration.documents import At, Document
 from arctic_orchestration.event_log.event import Event
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.target_partitions import partition_of
-from arctic_orchestration.state.partition_tables import deferred_arrivals
+from arctic_orchestration.state.partition_tables import deferred_arrivals, event_of_arrival
 from arctic_orchestration.state.tables import events, locations, schedules
 
 #: what an arrival may wait for: the next tick, a partition it maps to, or asset checks
@@ -64,7 +64,7 @@ def deferred(
     query = (
         sa.select(kept.number, kept.waits_for, kept.reason, schedules.c.name, events.c.details)
         .join(schedules, schedules.c.id == kept.schedule_id)
-        .join(events, (events.c.location_id == kept.location_id) & (events.c.number == kept.number))
+        .join(events, event_of_arrival)
         .where(*which)
         .order_by(kept.number.desc(), kept.id.desc())
         .limit(limit)

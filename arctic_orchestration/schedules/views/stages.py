@@ -6,7 +6,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from arctic_orchestration.state.tables import events, job_events, job_history, jobs
+from arctic_orchestration.state.tables import event_of_job, events, job_events, job_history, jobs
 
 #: In order; a stage begins at the last earlier one that is known.
 STAGES = (
@@ -32,13 +32,7 @@ def moments_of_job(tx: sa.Connection, job_id: str) -> dict[str, datetime]:
     last = (
         sa.select(sa.func.max(events.c.at), sa.func.max(events.c.taken_at))
         .select_from(job_events)
-        .join(
-            events,
-            sa.and_(
-                events.c.location_id == job_events.c.location_id,
-                events.c.number == job_events.c.number,
-            ),
-        )
+        .join(events, event_of_job)
         .where(job_events.c.job_id == job_id)
     )
     admitted = sa.select(sa.func.min(job_history.c.at)).where(

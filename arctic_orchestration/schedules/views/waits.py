@@ -18,7 +18,7 @@ from arctic_orchestration.schedules.resources import GROUP
 from arctic_orchestration.schedules.schedule_history import Action
 from arctic_orchestration.schedules.views.numbers import IS_FIRING
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.partition_tables import deferred_arrivals
+from arctic_orchestration.state.partition_tables import deferred_arrivals, event_of_arrival
 from arctic_orchestration.state.tables import (
     events,
     holders,
@@ -270,7 +270,6 @@ def _holder(row: Any) -> Holder:
 
 def _arrivals() -> WaitRows:
     kept = deferred_arrivals.c
-    of_event = (events.c.location_id == kept.location_id) & (events.c.number == kept.number)
     return WaitRows(
         kind=WaitKind.ARRIVAL,
         table=deferred_arrivals,
@@ -282,7 +281,7 @@ def _arrivals() -> WaitRows:
             + " for schedule "
             + _name_of(kept.schedule_id)
         )
-        .where(of_event)
+        .where(event_of_arrival)
         .scalar_subquery(),
         location=_location_of(kept.location_id),
         since=kept.at,

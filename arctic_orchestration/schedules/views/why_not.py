@@ -24,7 +24,7 @@ from arctic_orchestration.schedules.views.numbers import IS_FIRING
 from arctic_orchestration.schedules.views.replay import held_spans, replay
 from arctic_orchestration.schedules.views.why_not_answer import Evidence, Source, WhyNot
 from arctic_orchestration.state.partition_tables import deferred_arrivals
-from arctic_orchestration.state.tables import events, job_events, job_history, jobs
+from arctic_orchestration.state.tables import event_of_job, events, job_events, job_history, jobs
 
 #: A launch this close to the moment is the one that is missed.
 _CLOSE = timedelta(minutes=1)
@@ -228,11 +228,7 @@ class _Question:
             return reason
         query = (
             sa.select(job_events.c.leaf, events.c.taken_at, events.c.details)
-            .join(
-                events,
-                (events.c.location_id == job_events.c.location_id)
-                & (events.c.number == job_events.c.number),
-            )
+            .join(events, event_of_job)
             .where(job_events.c.job_id == job.id, events.c.taken_at <= self._at)
             .order_by(job_events.c.number)
         )
@@ -320,11 +316,7 @@ class _Question:
         query = (
             sa.select(events.c.subject, events.c.partition, events.c.kind, events.c.at)
             .add_columns(events.c.taken_at, jobs.c.id)
-            .join(
-                job_events,
-                (events.c.location_id == job_events.c.location_id)
-                & (events.c.number == job_events.c.number),
-            )
+            .join(job_events, event_of_job)
             .join(jobs, jobs.c.id == job_events.c.job_id)
             .where(jobs.c.schedule_id == self._stored.id)
             .where(events.c.at <= self._at, events.c.taken_at > self._at)
