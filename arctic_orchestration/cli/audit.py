@@ -4,10 +4,9 @@ from typing import Annotated
 
 import typer
 
-from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
-from arctic_orchestration.console.state import JsonOption, state_database
+from arctic_orchestration.console.display import Rows, counted, moment, print_json
+from arctic_orchestration.console.state import JsonOption, opened_state
 from arctic_orchestration.console.terminal import escape
-from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.audit import AuditDocument, AuditRecord, records
 
 
@@ -29,15 +28,10 @@ def audit(
     All clusters of the state database; for 400 days. With --json also the states before and after
     a change, and the address and id of a request.
     """
-    database = state_database(Settings.from_environment(), made_by="the dispatcher")
-    with database.read() as tx:
+    with opened_state() as (_, database), database.read() as tx:
         made = records(tx, feature=feature, subject=subject, actor=actor, limit=limit)
-    database.close()
     if as_json:
         print_json({"records": AuditDocument.from_records(made)})
-        return
-    if not made:
-        console().print("no such changes")
         return
     shown = Rows(
         counted(len(made), "change"),
@@ -53,7 +47,7 @@ def audit(
             escape(record.subject),
             escape(_text(record)),
         )
-    shown.print()
+    shown.print(empty="no such changes")
 
 
 def _text(record: AuditRecord) -> str:

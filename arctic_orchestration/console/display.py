@@ -76,9 +76,12 @@ class Rows:
         """Adds a row; its cells are markup."""
         self._rows.append(cells)
 
-    def print(self, *, header: bool = True, stderr: bool = False) -> None:
-        """Prints all rows, below the names of the columns."""
+    def print(self, *, header: bool = True, stderr: bool = False, empty: str | None = None) -> None:
+        """Prints all rows, below the names of the columns; without rows only ``empty``, if any."""
         out = console(stderr=stderr)
+        if empty is not None and not self._rows:
+            out.print(empty)
+            return
         if self._title:
             out.print(f"[bold]{self._title}[/]")
         others = [n for n in range(len(self._columns)) if n != self._text]

@@ -10,7 +10,7 @@ from arctic_orchestration.compaction.cli.context import opened_compaction
 from arctic_orchestration.compaction.commit.records import CompactionRecord
 from arctic_orchestration.compaction.commit.records import records as read_records
 from arctic_orchestration.compaction.views.documents import CompactionRecordDocument
-from arctic_orchestration.console.display import Rows, console, counted, moment, print_json, seconds
+from arctic_orchestration.console.display import Rows, counted, moment, print_json, seconds
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.quantities import format_bytes
@@ -29,13 +29,10 @@ def records(
     if as_json:
         print_json({"records": CompactionRecordDocument.from_records(found)})
         return
-    if not found:
-        console().print("no such records")
-        return
-    print_records(found)
+    print_records(found, empty="no such records")
 
 
-def print_records(found: list[CompactionRecord]) -> None:
+def print_records(found: list[CompactionRecord], *, empty: str | None = None) -> None:
     """Prints records as a table."""
     shown = Rows(
         None,
@@ -56,7 +53,7 @@ def print_records(found: list[CompactionRecord]) -> None:
             seconds(record.waited_seconds),
             escape(_how(record)),
         )
-    shown.print()
+    shown.print(empty=empty)
 
 
 def _how(record: CompactionRecord) -> str:

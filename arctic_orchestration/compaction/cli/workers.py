@@ -33,9 +33,6 @@ def list_(as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"workers": WorkerDocument.from_records(live)})
         return
-    if not live:
-        console().print("no workers")
-        return
     shown = Rows(
         counted(len(live), "worker"),
         *("worker", "id", "host", "queues", "merges", "seen", "order"),
@@ -52,7 +49,7 @@ def list_(as_json: JsonOption = False) -> None:
             moment(worker.seen_at),
             "" if worker.order is Order.RUN else f"[yellow]{worker.order}[/]",
         )
-    shown.print()
+    shown.print(empty="no workers")
 
 
 @app.command()

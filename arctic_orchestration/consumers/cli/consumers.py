@@ -1,12 +1,13 @@
 """``arctic consumers``: the progress of partition consumers, and their control."""
 
+from contextlib import AbstractContextManager
 from typing import Annotated
 
 import typer
 
 from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.display import Rows, confirm, console, counted, print_json
-from arctic_orchestration.console.state import JsonOption, state_database
+from arctic_orchestration.console.state import JsonOption, opened_state
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.consumers import control, partition_leases, store, working_set
 from arctic_orchestration.consumers.cli.backlog import standings
@@ -43,17 +44,13 @@ EVENTS_COUNTED = 100_000
 @app.command("list")
 def list_(log: LogOption = True, as_json: JsonOption = False) -> None:
     """List consumers, with their progress and lag."""
-    settings, database = _opened()
-    with database.read() as tx:
-        now = database_time(tx)
-        known = store.all_of(tx, settings.cluster)
-    found = standings(database, known, reads_log=log, at_most=EVENTS_COUNTED)
-    database.close()
+    with _opened() as (settings, database):
+        with database.read() as tx:
+            now = database_time(tx)
+            known = store.all_of(tx, settings.cluster)
+        found = standings(database, known, reads_log=log, at_most=EVENTS_COUNTED)
     if as_json:
         print_json({"consumers": [consumer_document(standing) for standing in found]})
-        return
-    if not found:
-        console().print("no consumers")
         return
     shown = Rows(
         counted(len(found), "consumer"),
@@ -73,7 +70,7 @@ def list_(log: LogOption = True, as_json: JsonOption = False) -> None:
             shown_lag(progress),
             trouble_of(standing, now),
         )
-    shown.print()
+    shown.print(empty="no consumers")
 
 
 @app.command()
@@ -94,15 +91,14 @@ def show(
 ) -> None:
     """Show a consumer: progress, deliveries, what is left."""
     states = parse_states(state)
-    settings, database = _opened()
-    with database.read() as tx:
-        now = database_time(tx)
-        one = store.by_name(tx, settings.cluster, name)
-        as_read = progress_of(tx, one.id, now)
-        leases = partition_leases.live_leases(tx, one.id)
-        rows = working_set.partitions_of(tx, one.id, states, limit)
-    (standing,) = standings(database, [one], reads_log=log)
-    database.close()
+    with _opened() as (settings, database):
+        with database.read() as tx:
+            now = database_time(tx)
+            one = store.by_name(tx, settings.cluster, name)
+            as_read = progress_of(tx, one.id, now)
+            leases = partition_leases.live_leases(tx, one.id)
+            rows = working_set.partitions_of(tx, one.id, states, limit)
+        (standing,) = standings(database, [one], reads_log=log)
     print_consumer(standing, as_read, leases, rows, states, now, as_json=as_json)
 
 
@@ -122,12 +118,10 @@ def retry(
     """
     if bool(partitions) == all_:
         raise InvalidInput("KEY", partitions, "partition keys, or --all; nothing was changed")
-    settings, database = _opened()
-    with database.begin() as tx:
+    with _opened() as (settings, database), database.begin() as tx:
         one = store.by_name(tx, settings.cluster, name)
         by = actor(settings.cluster)
         keys = control.retry(tx, one, None if all_ else partitions, database_time(tx), actor=by)
-    database.close()
     if as_json:
         print_json({"consumer": name, "partitions": keys})
         return
@@ -162,19 +156,18 @@ def reset(
     """
     # Before the confirmation.
     control.check_reset(start, asset)
-    settings, database = _opened()
-    with database.read() as tx:
-        one = store.by_name(tx, settings.cluster, name)
-        progress = progress_of(tx, one.id, database_time(tx))
-    left = f"{progress.acknowledged} acknowledged and {progress.waiting} waiting partitions"
-    confirm(f"{name} forgets {left}. Reset it?", yes=yes, as_json=as_json)
-    end = _present_end() if start == FROM_NOW else None
-    with database.begin() as tx:
-        now = database_time(tx)
-        by = actor(settings.cluster)
-        after = control.reset(tx, one, start, now, asset=asset, end=end, actor=by)
-        progress = progress_of(tx, after.id, now)
-    database.close()
+    with _opened() as (settings, database):
+        with database.read() as tx:
+            one = store.by_name(tx, settings.cluster, name)
+            progress = progress_of(tx, one.id, database_time(tx))
+        left = f"{progress.acknowledged} acknowledged and {progress.waiting} waiting partitions"
+        confirm(f"{name} forgets {left}. Reset it?", yes=yes, as_json=as_json)
+        end = _present_end() if start == FROM_NOW else None
+        with database.begin() as tx:
+            now = database_time(tx)
+            by = actor(settings.cluster)
+            after = control.reset(tx, one, start, now, asset=asset, end=end, actor=by)
+            progress = progress_of(tx, after.id, now)
     if as_json:
         print_json(consumer_document(Standing.as_read(after, progress)))
         return
@@ -194,28 +187,29 @@ def delete(
     Refused while partitions of it are leased. The next use of the name creates the consumer again,
     from its start.
     """
-    settings, database = _opened()
-    with database.read() as tx:
-        one, now = store.by_name(tx, settings.cluster, name), database_time(tx)
-        # Before the confirmation.
-        control.check_delete(tx, one, now)
-        progress = progress_of(tx, one.id, now)
-    what = ", ".join(
-        f"{number} {state}"
-        for number, state in (
-            (progress.acknowledged, "acknowledged"),
-            (progress.waiting, "waiting"),
-            (progress.leased, "leased"),
-            (progress.discarded, "discarded"),
+    with _opened() as (settings, database):
+        with database.read() as tx:
+            one, now = store.by_name(tx, settings.cluster, name), database_time(tx)
+            # Before the confirmation.
+            control.check_delete(tx, one, now)
+            progress = progress_of(tx, one.id, now)
+        what = ", ".join(
+            f"{number} {state}"
+            for number, state in (
+                (progress.acknowledged, "acknowledged"),
+                (progress.waiting, "waiting"),
+                (progress.leased, "leased"),
+                (progress.discarded, "discarded"),
+            )
+            if number
         )
-        if number
-    )
-    forgets = f"its position and {what} partitions" if what else "its position"
-    confirm(f"{name} forgets {forgets}. Delete it?", yes=yes, as_json=as_json)
-    with database.begin() as tx:
-        control.delete(tx, one, database_time(tx))
-        audit.record(tx, actor(settings.cluster), "consumers", "delete", name, forgotten=forgets)
-    database.close()
+        forgets = f"its position and {what} partitions" if what else "its position"
+        confirm(f"{name} forgets {forgets}. Delete it?", yes=yes, as_json=as_json)
+        with database.begin() as tx:
+            control.delete(tx, one, database_time(tx))
+            audit.record(
+                tx, actor(settings.cluster), "consumers", "delete", name, forgotten=forgets
+            )
     if as_json:
         print_json({"consumer": name, "deleted": True})
         return
@@ -232,6 +226,5 @@ def _present_end() -> control.LogEnd | None:
     return present_end()
 
 
-def _opened() -> tuple[Settings, Database]:
-    settings = Settings.from_environment()
-    return settings, state_database(settings, made_by="what uses a consumer")
+def _opened() -> AbstractContextManager[tuple[Settings, Database]]:
+    return opened_state(made_by="what uses a consumer")

@@ -79,14 +79,11 @@ def unreadable(
         documents = [{**asdict(one), "found_at": one.found_at.isoformat()} for one in found]
         print_json({"cluster": settings.cluster, "count": total, "events": documents})
         return
-    if not found:
-        console().print("no unreadable events")
-        return
     shown = Rows(None, "event", "set aside", "read by", "about", "reason", text="reason")
     for one in found:
         cells = (one.reader, one.event, one.reason)
         shown.add(str(one.event_id), moment(one.found_at), *map(escape, cells))
-    shown.print()
+    shown.print(empty="no unreadable events")
     if total > len(found):
         console().print(f"{len(found)} of {total}")
 

@@ -93,10 +93,7 @@ def list_(
             escape(job.reason),
             escape((job.run_id or "")[:8]),
         )
-    if found:
-        shown.print()
-    else:
-        console().print("no such jobs")
+    shown.print(empty="no such jobs")
 
 
 @app.command()

@@ -38,8 +38,7 @@ def list_(as_json: JsonOption = False) -> None:
     with opened_state() as (settings, database), database.read() as tx:
         found = list_locations(tx, settings.cluster, utc_now())
     if as_json:
-        documents = found
-        print_json({"cluster": settings.cluster, "locations": documents})
+        print_json({"cluster": settings.cluster, "locations": found})
         return
     shown = Rows(
         f"{counted(len(found), 'location')} of cluster {escape(settings.cluster)}",

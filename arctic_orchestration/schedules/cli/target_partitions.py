@@ -61,10 +61,7 @@ def partitions(
             escape((job.run_id or "")[:8]) if job is not None else "",
             escape(listed.reason),
         )
-    if page.listed:
-        shown.print()
-    else:
-        console().print("no such partitions")
+    shown.print(empty="no such partitions")
     if not page.complete:
         console().print("[dim]only those with jobs: the others are not known here[/]")
     if page.next_after is not None:

@@ -32,11 +32,7 @@ def unmatched(
         of = schedule_by_name(tx, place, schedule).id if schedule is not None else None
         found, total = deferred(tx, place, waits_for=waits_for, schedule_id=of, limit=limit)
     if as_json:
-        documents = found
-        print_json({"location": place.name, "count": total, "arrivals": documents})
-        return
-    if not found:
-        console().print("no unmatched arrivals" if not all_ else "no arrival waits")
+        print_json({"location": place.name, "count": total, "arrivals": found})
         return
     shown = Rows(None, "number", "arrived", "subject", "partition", "schedule", "waits for",
                  "reason", text="reason")  # fmt: skip
@@ -50,6 +46,6 @@ def unmatched(
             arrival.waits_for if all_ else "",
             escape(arrival.reason),
         )
-    shown.print()
+    shown.print(empty="no arrival waits" if all_ else "no unmatched arrivals")
     if total > len(found):
         console().print(f"{len(found)} of {total}")
