@@ -46,11 +46,8 @@ def state_database(
 def opened_state(*, made_by: str = "the dispatcher") -> Iterator[tuple[Settings, Database]]:
     """Opens the state database of the environment's settings, as :func:`state_database` does."""
     settings = Settings.from_environment()
-    database = state_database(settings, made_by=made_by)
-    try:
+    with closing(state_database(settings, made_by=made_by)) as database:
         yield settings, database
-    finally:
-        database.close()
 
 
 def sqlite_file(url: str) -> Path | None:

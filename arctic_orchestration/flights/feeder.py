@@ -11,7 +11,7 @@ import select
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import dagster as dg
 
@@ -99,8 +99,7 @@ def _feed(landing: Landing, every: float, ending: Ending) -> None:
 def _followed(settings: Settings, ending: Ending) -> bool:
     """Waits for the dispatcher's first tick; returns False when it is time to end instead."""
     _log_line("waiting for the dispatcher's first tick")
-    database = Database(settings.database_url)
-    try:
+    with closing(Database(settings.database_url)) as database:
         while True:
             # The dispatcher creates the tables.
             if database.revision() is not None:
@@ -109,8 +108,6 @@ def _followed(settings: Settings, ending: Ending) -> bool:
                         return True
             if ending.within(_LOOK_EVERY_SECONDS):
                 return False
-    finally:
-        database.close()
 
 
 @contextmanager

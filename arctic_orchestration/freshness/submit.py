@@ -1,6 +1,7 @@
 """`submit_tasks`: submits tasks from code, such as a schedule, a notebook or a test."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from arctic_orchestration.freshness import submissions
@@ -27,9 +28,5 @@ def submit_tasks(
         InvalidInput: options that contradict each other; see ``submissions.submit``.
     """
     read = settings or Settings.from_environment()
-    database = Database.open(read.database_url)
-    try:
-        with database.begin() as tx:
-            return submissions.submit(tx, names, cluster=read.cluster, by=by, **options)
-    finally:
-        database.close()
+    with closing(Database.open(read.database_url)) as database, database.begin() as tx:
+        return submissions.submit(tx, names, cluster=read.cluster, by=by, **options)

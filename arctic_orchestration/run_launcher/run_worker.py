@@ -5,6 +5,7 @@ it. A run with a refused claim is canceled, which Dagster neither retries nor re
 and its process exits.
 """
 
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -53,18 +54,15 @@ class RunWorkerInstance(DagsterInstance):
 
     def _claim(self, run: DagsterRun) -> Refusal | None:
         job = run.tags[JOB_TAG]
-        database = Database.open(Settings.from_environment().database_url)
-        try:
-            with database.begin() as tx:
-                refusal = claim(tx, job, run.run_id)
-                begun = refusal.begun_run_id if refusal else None
-                if begun not in (None, run.run_id) and is_retry(run):
-                    before = self.get_run_by_id(str(begun))
-                    if before is None or (before.is_finished and _root(before) == _root(run)):
-                        refusal = claim(tx, job, run.run_id, instead_of=begun)
-            return refusal
-        finally:
-            database.close()
+        url = Settings.from_environment().database_url
+        with closing(Database.open(url)) as database, database.begin() as tx:
+            refusal = claim(tx, job, run.run_id)
+            begun = refusal.begun_run_id if refusal else None
+            if begun not in (None, run.run_id) and is_retry(run):
+                before = self.get_run_by_id(str(begun))
+                if before is None or (before.is_finished and _root(before) == _root(run)):
+                    refusal = claim(tx, job, run.run_id, instead_of=begun)
+        return refusal
 
     def _cancel(self, run: DagsterRun, reason: str) -> None:
         message = f"Not started: {reason}."

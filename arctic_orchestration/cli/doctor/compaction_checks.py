@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -42,10 +43,8 @@ def compaction() -> list[Finding]:
     database = readable_database(settings)
     if database is None:
         return [_catalog(settings)]
-    try:
+    with closing(database):
         return [_catalog(settings), *_found(database, utc_now())]
-    finally:
-        database.close()
 
 
 def _catalog(settings: Settings) -> Finding:

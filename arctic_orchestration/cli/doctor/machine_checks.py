@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import closing
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -27,17 +28,14 @@ def clock() -> list[Finding]:
     if sqlite_file(settings.database_url) is not None:
         # SQLite uses the clock of the process.
         return []
-    database = Database(settings.database_url)
     try:
-        with database.read() as tx:
+        with closing(Database(settings.database_url)) as database, database.read() as tx:
             before = utc_now()
             theirs = database_time(tx)
             after = utc_now()
     except ArcticError:
         # Another check reports it.
         return []
-    finally:
-        database.close()
     # The answer was made at some moment between the two.
     off = max(before - theirs, theirs - after, timedelta(0))
     ahead = theirs < before

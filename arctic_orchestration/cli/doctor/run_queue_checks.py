@@ -7,7 +7,7 @@ from arctic_orchestration.cli.doctor.state_checks import Use, uses
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.dagster_errors import dagster_message
 from arctic_orchestration.console.findings import Finding, bad, good, warning
-from arctic_orchestration.console.state import read_state, sqlite_file
+from arctic_orchestration.console.state import read_state
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.run_queue import pauses, waits
@@ -18,8 +18,6 @@ from arctic_orchestration.run_queue.tags import PREFIX, QUEUE
 from arctic_orchestration.run_queue.unmatched_rules import shadowed, unmatched
 from arctic_orchestration.run_queue.waits import LastPass
 from arctic_orchestration.schedules.inventory import inventories
-from arctic_orchestration.settings import Settings
-from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
@@ -97,20 +95,10 @@ def has_rules(instance: "DagsterInstance") -> bool:
 
 
 def _noted(rules: Rules) -> tuple[LastPass | None, Paused]:
-    settings = Settings.from_environment()
-    file = sqlite_file(settings.database_url)
-    # A check must neither create a database nor migrate one.
-    if file is not None and not file.exists():
-        return None, pauses.in_force(rules, [])
-    database = Database(settings.database_url)
-    try:
-        if database.revision() != SCHEMA_REVISION:
+    with read_state() as state:
+        if state is None:
             return None, pauses.in_force(rules, [])
-        with database.read() as tx:
-            manual = pauses.manual_pauses(tx, settings.cluster)
-            return waits.last_pass(tx, settings.cluster), pauses.in_force(rules, manual)
-    finally:
-        database.close()
+        return waits.last_pass(*state), pauses.in_force(rules, pauses.manual_pauses(*state))
 
 
 def _held(rules: Rules, paused: Paused, now: datetime) -> list[Finding]:

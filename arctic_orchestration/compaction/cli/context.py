@@ -4,7 +4,7 @@ pyiceberg is imported when a command needs the catalog, so that the others do no
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
@@ -120,10 +120,8 @@ def opened_compaction(*, makes: bool = False) -> Iterator[Opened]:
         database = Database.open(settings.database_url)
     else:
         database = state_database(settings, made_by="the planner (arctic compaction serve or tick)")
-    try:
+    with closing(database):
         yield Opened(settings, database)
-    finally:
-        database.close()
 
 
 @contextmanager

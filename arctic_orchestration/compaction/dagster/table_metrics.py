@@ -8,6 +8,7 @@ observation of those would count as an arrival, and fire schedules.
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -65,13 +66,9 @@ def table_asset(table: str, settings: Settings | None) -> dg.SourceAsset:
             from arctic_orchestration.lake.tables import open_catalog
 
             chosen = settings or Settings.from_environment()
-            database = Database.open(chosen.database_url)
-            try:
-                return dg.ObserveResult(
-                    metadata=read_metadata(database, open_catalog(chosen), table)
-                )
-            finally:
-                database.close()
+            with closing(Database.open(chosen.database_url)) as database:
+                found = read_metadata(database, open_catalog(chosen), table)
+            return dg.ObserveResult(metadata=found)
 
     return numbers
 

@@ -6,6 +6,7 @@ can claim them at once.
 """
 
 import time
+from contextlib import closing
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
@@ -58,16 +59,13 @@ def worker_job(settings: Settings | None, spark: LakeSparkResource) -> dg.JobDef
         from arctic_orchestration.compaction.dagster.worker_run import Tally, merge_tasks
 
         chosen = settings or Settings.from_environment()
-        database = Database.open(chosen.database_url, outlives_upgrades=True)
-        try:
+        with closing(Database.open(chosen.database_url, outlives_upgrades=True)) as database:
             with database.read() as tx:
                 queue_by_name(tx, config.queue)
             tally = Tally(context.log)
             if config.starts_spark or work_came(database, config.queue, config.until_idle):
                 tally.done = merge_tasks(context, config, spark, chosen, database, tally)
             context.add_output_metadata(tally.metadata)
-        finally:
-            database.close()
 
     @dg.job(
         name=JOB,

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
 from arctic_orchestration.consumers.engine import ConsumerEngine
@@ -116,9 +116,5 @@ def _log(assets: Collection[str]) -> "Iterator[DagsterLog | None]":
     # Dagster takes seconds to import.
     from arctic_orchestration.consumers.dagster.event_source import log_of, opened_instance
 
-    with opened_instance() as instance:
-        log = log_of(instance, assets)
-        try:
-            yield log
-        finally:
-            log.close()
+    with opened_instance() as instance, closing(log_of(instance, assets)) as log:
+        yield log

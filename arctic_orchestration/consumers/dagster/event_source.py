@@ -1,6 +1,7 @@
 """What a consumer reads from Dagster: the event log and the existing dynamic partitions."""
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,12 +115,8 @@ def end_of_log() -> LogEnd:
         ConfigurationError: there is no instance, or its log cannot be followed.
         DatabaseUnavailable: its storage did not answer.
     """
-    with opened_instance() as instance:
-        log = DagsterLog(instance)
-        try:
-            return LogEnd(storage_id=log.storage_id, position=log.end().to_json())
-        finally:
-            log.close()
+    with opened_instance() as instance, closing(DagsterLog(instance)) as log:
+        return LogEnd(storage_id=log.storage_id, position=log.end().to_json())
 
 
 def present_end() -> LogEnd | None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -33,12 +34,8 @@ class PlainAssets:
         from arctic_orchestration.event_log.dagster_log import DagsterLog
 
         try:
-            with dg.DagsterInstance.get() as instance:
-                log = DagsterLog(instance)
-                try:
-                    return log.materialized_at(assets)
-                finally:
-                    log.close()
+            with dg.DagsterInstance.get() as instance, closing(DagsterLog(instance)) as log:
+                return log.materialized_at(assets)
         except (ArcticError, dg.DagsterError):
             self.unknown = True
             return {}

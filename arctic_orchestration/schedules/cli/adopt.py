@@ -16,7 +16,7 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.dagster_instance import opened_instance
 from arctic_orchestration.console.display import Rows, colored, console, counted, print_json
-from arctic_orchestration.console.state import JsonOption, opened_state, readable_database
+from arctic_orchestration.console.state import JsonOption, opened_state, read_state
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput, NotFound, naming
 from arctic_orchestration.quantities import parse_duration
@@ -232,9 +232,5 @@ def _steps() -> dict[tuple[str, str], str]:
     """Returns how far each adoption has come, by code location and name."""
     from arctic_orchestration.schedules.views.adoptions import steps
 
-    settings = Settings.from_environment()
-    database = readable_database(settings)
-    if database is None:
-        return {}
-    with closing(database), database.read() as tx:
-        return steps(tx, settings.cluster)
+    with read_state() as state:
+        return {} if state is None else steps(*state)

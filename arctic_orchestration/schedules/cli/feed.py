@@ -1,5 +1,6 @@
 """``arctic feed``: the position of a location in Dagster's event log."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -52,8 +53,7 @@ def restart(
     settings = Settings.from_environment()
     begin = _begin(from_event, from_time)
     values = {"position": begin.position, "storage_id": begin.storage_id}
-    database = Database.open(settings.database_url)
-    with database.begin() as tx:
+    with closing(Database.open(settings.database_url)) as database, database.begin() as tx:
         this = (locations.c.cluster == settings.cluster) & (locations.c.name == location)
         found = tx.execute(sa.update(locations).where(this).values(values)).rowcount
         if found:
@@ -61,7 +61,6 @@ def restart(
             audit.record(tx, actor(settings.cluster), "feed", "restart", location, from_event=event)
         known = sa.select(locations.c.name).where(locations.c.cluster == settings.cluster)
         names = sorted(tx.execute(known).scalars())
-    database.close()
     if not found:
         shown = ", ".join(names) or "none"
         raise NotFound(f"cluster {settings.cluster} has no location {location}; it has: {shown}")
@@ -102,14 +101,8 @@ def _begin(from_event: int | None, from_time: str | None) -> _Begin:
             f"Dagster's instance cannot be opened: {dagster_message(error)} "
             "Set DAGSTER_HOME to the folder that holds dagster.yaml"
         ) from error
-    with instance:
-        log = DagsterLog(instance)
-        try:
-            event_id = from_event if moment is None else log.first_since(moment)
-            if event_id is None:
-                # All events are older: reading begins with the next one.
-                return _Begin(position=log.end().to_json(), storage_id=log.storage_id)
-            position = log.before(event_id).to_json()
-            return _Begin(position=position, storage_id=log.storage_id, event_id=event_id)
-        finally:
-            log.close()
+    with instance, closing(DagsterLog(instance)) as log:
+        event_id = from_event if moment is None else log.first_since(moment)
+        # Without one all events are older: reading begins with the next one.
+        at = log.end() if event_id is None else log.before(event_id)
+        return _Begin(position=at.to_json(), storage_id=log.storage_id, event_id=event_id)

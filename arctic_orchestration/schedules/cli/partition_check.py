@@ -1,9 +1,8 @@
 """Checks whether a reported partition exists in a code location, or is a typo."""
 
-from arctic_orchestration.console.state import readable_database
+from arctic_orchestration.console.state import read_state
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput
 from arctic_orchestration.schedules.arrival_names import ArrivalNames
-from arctic_orchestration.settings import Settings
 
 _FIELDS = {"asset": "ASSET", "partition": "KEY"}
 
@@ -16,17 +15,12 @@ def check_names(asset: str, key: str) -> str | None:
     Errors:
         InvalidInput: names the nearest.
     """
-    settings = Settings.from_environment()
     try:
-        database = readable_database(settings)
-        if database is None:
-            return "there is no state database of this version"
-        try:
-            with database.read() as tx:
-                names = ArrivalNames(tx, settings.cluster)
-                problem, unchecked = names.problem(asset, key), names.unchecked(asset)
-        finally:
-            database.close()
+        with read_state() as state:
+            if state is None:
+                return "there is no state database of this version"
+            names = ArrivalNames(*state)
+            problem, unchecked = names.problem(asset, key), names.unchecked(asset)
     except DatabaseUnavailable as error:
         # Arrivals are written to Dagster's own log, which does not depend on the state database.
         return str(error)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from functools import cached_property
 from typing import Any
 
@@ -80,20 +81,16 @@ class RunCause:
     def _loaded(self) -> tuple[tuple[Event, ...], list[str], Mapping[str, Any]]:
         if self.job_id is None:
             return (), [], {}
-        database = Database.open(Settings.from_environment().database_url)
-        try:
-            with database.read() as tx:
-                found = tx.execute(
-                    sa.select(events.c.details, job_events.c.partition)
-                    .join(job_events, event_of_job)
-                    .where(job_events.c.job_id == self.job_id)
-                    .order_by(events.c.number, job_events.c.leaf)
-                ).all()
-                job = tx.execute(
-                    sa.select(jobs.c.launch).where(jobs.c.id == self.job_id)
-                ).one_or_none()
-        finally:
-            database.close()
+        url = Settings.from_environment().database_url
+        with closing(Database.open(url)) as database, database.read() as tx:
+            found = tx.execute(
+                sa.select(events.c.details, job_events.c.partition)
+                .join(job_events, event_of_job)
+                .where(job_events.c.job_id == self.job_id)
+                .order_by(events.c.number, job_events.c.leaf)
+            ).all()
+            this = jobs.c.id == self.job_id
+            job = tx.execute(sa.select(jobs.c.launch).where(this)).one_or_none()
         if job is None:
             # Without partitions, the run would succeed and read nothing.
             raise NotFound(
@@ -103,7 +100,7 @@ class RunCause:
             )
         # An event that two leaves took is one event.
         details = dict.fromkeys(row.details for row in found)
-        taken = tuple(Event.from_json(json.loads(text)) for text in details)
+        taken = tuple(Event.parse(text) for text in details)
         partitions = list(dict.fromkeys(row.partition for row in found if row.partition))
         return taken, partitions, json.loads(job.launch)["properties"] if job.launch else {}
 

@@ -7,6 +7,7 @@ run; a person can observe the asset at any time.
 
 import warnings
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -35,13 +36,9 @@ def scheduler_asset() -> dg.SourceAsset:
         )
         def scheduler() -> dg.ObserveResult:
             settings = Settings.from_environment()
-            database = Database.open(settings.database_url)
-            try:
-                return dg.ObserveResult(
-                    metadata=read_metadata(database, settings.cluster, utc_now())
-                )
-            finally:
-                database.close()
+            with closing(Database.open(settings.database_url)) as database:
+                found = read_metadata(database, settings.cluster, utc_now())
+            return dg.ObserveResult(metadata=found)
 
     return scheduler
 

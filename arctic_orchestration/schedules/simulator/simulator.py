@@ -17,6 +17,7 @@ After the last line the simulation continues
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -94,8 +95,7 @@ def simulate(
             "until", format_moment(until), f"not before the first line, {format_moment(begin)}"
         )
     timeline.check_names(schedules)
-    database = PrivateDatabase()
-    try:
+    with closing(PrivateDatabase()) as database:
         yield from _Simulation(
             database=database,
             schedules=tuple(schedules),
@@ -105,8 +105,6 @@ def simulate(
             world=World(run_duration=run_duration, declared=assets or DeclaredAssets()),
             every_tick=every_tick,
         ).run()
-    finally:
-        database.close()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,6 @@
 """``arctic mcp``: the questions of operators as a server of the Model Context Protocol."""
 
-from arctic_orchestration.console.state import state_database
-from arctic_orchestration.settings import Settings
+from arctic_orchestration.console.state import opened_state
 
 
 def mcp() -> None:
@@ -12,9 +11,5 @@ def mcp() -> None:
     """
     from arctic_orchestration.service.mcp_server import create_server
 
-    settings = Settings.from_environment()
-    database = state_database(settings, made_by="the dispatcher")
-    try:
+    with opened_state() as (settings, database):
         create_server(settings, database).run("stdio")
-    finally:
-        database.close()

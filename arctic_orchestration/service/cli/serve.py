@@ -3,7 +3,7 @@
 import ipaddress
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,10 +68,8 @@ def opened(host: str, *, require_token: bool) -> "Iterator[tuple[Settings, Datab
     settings = Settings.from_environment()
     rules = AccessRules.from_environment(loopback=is_loopback(host), require_token=require_token)
     database = state_database(settings, made_by="the dispatcher", busy_seconds=_BUSY_SECONDS)
-    try:
+    with closing(database):
         yield settings, database, rules
-    finally:
-        database.close()
 
 
 def run(app: "ASGIApp", host: str, port: int, **options: Any) -> None:

@@ -7,11 +7,10 @@ import typer
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.display import Rows, console, moment, print_json
-from arctic_orchestration.console.state import JsonOption, state_database
+from arctic_orchestration.console.state import JsonOption, opened_state
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.quantities import rounded_span
-from arctic_orchestration.settings import Settings
 from arctic_orchestration.waiting.reader import waiting as read_page
 from arctic_orchestration.waiting.reader import waiting_by_cause
 from arctic_orchestration.waiting.views import Trouble, WaitingByCause, WaitPage
@@ -54,16 +53,12 @@ def waiting(
     if group_by not in (None, *_GROUPINGS):
         raise InvalidInput("--group-by", group_by, "cause")
     wanted = WaitFilter.parse(kind=kind, location=location, cause=cause, text=text)
-    settings, now = Settings.from_environment(), utc_now()
-    database = state_database(settings, made_by="the dispatcher")
-    try:
-        with database.read() as tx:
-            if group_by is not None:
-                found = waiting_by_cause(tx, settings.cluster, now, wanted)
-            else:
-                page = read_page(tx, settings.cluster, now, wanted, after=after, limit=limit)
-    finally:
-        database.close()
+    now = utc_now()
+    with opened_state() as (settings, database), database.read() as tx:
+        if group_by is not None:
+            found = waiting_by_cause(tx, settings.cluster, now, wanted)
+        else:
+            page = read_page(tx, settings.cluster, now, wanted, after=after, limit=limit)
     if group_by is not None:
         print_json(found) if as_json else _print_groups(found, wanted)
     else:
