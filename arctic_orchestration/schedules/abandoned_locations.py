@@ -54,7 +54,7 @@ def reconcile(tx: sa.Connection, own: Location, lookup: RetryLookup, now: dateti
             in_location = jobs.c.location_id == silent.id
             for job in queue.load(in_location, jobs.c.state == JobState.LAUNCHING.value):
                 reason = f"location {silent.name} has not ticked since {silent.ticked_at:%Y-%m-%d}"
-                queue.move(job, JobState.FAILED, reason, next_check_at=None, ended_at=now)
+                queue.move(job, JobState.FAILED, reason)
                 ended += 1
             queue.flush()
     return ended
@@ -75,10 +75,9 @@ def let_go(tx: sa.Connection, own: Location, now: datetime) -> int:
     for row in tx.execute(query).mappings().all():
         gone = from_row(row)
         queue = JobQueue(tx, now)
-        active = is_active
-        for job in queue.load(jobs.c.location_id == gone.id, active):
+        for job in queue.load(jobs.c.location_id == gone.id, is_active):
             reason = f"cluster {gone.cluster} has not ticked since {gone.ticked_at:%Y-%m-%d}"
-            queue.move(job, JobState.FAILED, reason, next_check_at=None, ended_at=now)
+            queue.move(job, JobState.FAILED, reason)
             ended += 1
         queue.flush()
         ids = list(

@@ -356,15 +356,7 @@ class Checker:
         self, job: Job, reason: str, *, notice: Notice | None = Notice.JOB_DISCARDED
     ) -> None:
         self._counts["discarded"] += 1
-        self._queue.move(
-            job,
-            JobState.DISCARDED,
-            reason,
-            notice=notice,
-            next_check_at=None,
-            held_by=None,
-            ended_at=self._now,
-        )
+        self._queue.move(job, JobState.DISCARDED, reason, notice=notice)
 
     def _target_resources(self, schedule: Schedule) -> tuple[str, ...]:
         return schedule.target.resources(self._location.cluster, self._location.name)

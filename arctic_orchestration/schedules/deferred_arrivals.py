@@ -181,9 +181,7 @@ def _regroup(
         if kept:
             new = dialect.insert(queue.tx, deferred_arrivals).on_conflict_do_nothing()
             queue.tx.execute(new, kept)
-        queue.move(
-            job, JobState.DISCARDED, _REGROUPED, next_check_at=None, held_by=None, ended_at=now
-        )
+        queue.move(job, JobState.DISCARDED, _REGROUPED)
     queue.flush()
 
 

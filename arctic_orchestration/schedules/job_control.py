@@ -145,15 +145,8 @@ def cancel_job(
     is_launching = job.state is JobState.LAUNCHING and not has_run
     if job.state not in WAITING and not is_launching:
         raise TransitionRefused(f"Job {job.id} cannot be canceled: {_where_it_is(job)}")
-    job = queue.move(
-        job,
-        JobState.CANCELED if is_launching else JobState.DISCARDED,
-        "canceled manually",
-        notice=Notice.JOB_DISCARDED,
-        next_check_at=None,
-        held_by=None,
-        ended_at=now,
-    )
+    to = JobState.CANCELED if is_launching else JobState.DISCARDED
+    job = queue.move(job, to, "canceled manually", notice=Notice.JOB_DISCARDED)
     queue.flush()
     _record(tx, location, actor, "cancel", before, job)
     return job

@@ -77,15 +77,7 @@ class JobQueue:
             job = self._jobs.get(values["id"]) or Job.from_row(values)
             self._jobs[job.id] = job
             if job.state in WAITING and not job.arrivals:
-                self.move(
-                    job,
-                    JobState.DISCARDED,
-                    _UNREADABLE,
-                    notice=Notice.JOB_DISCARDED,
-                    next_check_at=None,
-                    held_by=None,
-                    ended_at=self.now,
-                )
+                self.move(job, JobState.DISCARDED, _UNREADABLE, notice=Notice.JOB_DISCARDED)
             else:
                 found.append(job)
         return found
@@ -134,6 +126,8 @@ class JobQueue:
     ) -> Job:
         """Moves a job to another state, with a line of history.
 
+        A job that ends is checked no more.
+
         Args:
             job: the job that moves.
             to: its new state.
@@ -152,6 +146,8 @@ class JobQueue:
             self._released.add(job.id)
             if run_end is not None:
                 self._ended[job.id] = (run_end[0].value, run_end[1])
+        if to not in (*WAITING, *ACTIVE):
+            values |= {"next_check_at": None, "held_by": None, "ended_at": self.now}
         moved = self.change(job, state=to, reason=reason, **values)
         move = JobMove(job=moved, before=before, reason=reason)
         self.moves.append(move)

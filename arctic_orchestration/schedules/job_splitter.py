@@ -64,8 +64,7 @@ def by_partition(queue: JobQueue, job: Job, *, coalesce: bool) -> None:
             parts.append((_part(queue, job, key, key, held_for), [partition]))
     _share(queue, job, parts)
     if not kept:
-        queue.move(job, JobState.DISCARDED, "its partitions joined jobs that wait for them",
-                   next_check_at=None, ended_at=queue.now)  # fmt: skip
+        queue.move(job, JobState.DISCARDED, "its partitions joined jobs that wait for them")
 
 
 def by_range(queue: JobQueue, job: Job, ranges: Sequence[Sequence[str]]) -> Job:
@@ -94,8 +93,7 @@ def join(queue: JobQueue, job: Job, others: Sequence[Job], keys: Sequence[str]) 
             taken.add((row.leaf, row.number))
             queue.attach(job, row.leaf, row.number, row.partition)
     for other in others:
-        queue.move(other, JobState.DISCARDED, joined_text(keys[0], keys[-1]),
-                   next_check_at=None, held_by=None, ended_at=queue.now)  # fmt: skip
+        queue.move(other, JobState.DISCARDED, joined_text(keys[0], keys[-1]))
     return queue.change(job, partition_start=keys[0], partition_end=keys[-1])
 
 

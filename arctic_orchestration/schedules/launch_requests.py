@@ -115,7 +115,7 @@ def hand_out(
                 fail_launch(queue, job, text)
             continue
         if shadowed:
-            queue.move(job, JobState.DISCARDED, SHADOWED, next_check_at=None, ended_at=queue.now)
+            queue.move(job, JobState.DISCARDED, SHADOWED)
             continue
         problem = problem_of(targets, request.target, job.partition_start, job.partition_end)
         if problem is not None:
@@ -171,14 +171,7 @@ def unleased(
 
 def fail_launch(queue: JobQueue, job: Job, problem: str) -> None:
     """Ends a job whose run Dagster refuses to make."""
-    queue.move(
-        job,
-        JobState.FAILED,
-        problem,
-        notice=Notice.LAUNCH_FAILED,
-        next_check_at=None,
-        ended_at=queue.now,
-    )
+    queue.move(job, JobState.FAILED, problem, notice=Notice.LAUNCH_FAILED)
 
 
 def is_shadowed(job: Job) -> bool:

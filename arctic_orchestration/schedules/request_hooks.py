@@ -124,13 +124,8 @@ def decide(queue: JobQueue, job_id: str, answer: Answer) -> None:
     if answer.problem is not None:
         fail_launch(queue, job, answer.problem)
     elif answer.skipped is not None:
-        queue.move(
-            job,
-            JobState.CANCELED,
-            f"its request hook wants no run: {answer.skipped}",
-            next_check_at=None,
-            ended_at=queue.now,
-        )
+        reason = f"its request hook wants no run: {answer.skipped}"
+        queue.move(job, JobState.CANCELED, reason)
     else:
         launch = json.loads(job.launch or "{}")
         launch["run_config"], launch["tags"] = dict(answer.run_config), dict(answer.tags)

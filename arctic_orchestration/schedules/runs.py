@@ -186,14 +186,8 @@ class RunTracker:
                 self._end_deleted(begun[run_id], run_id)
 
     def _end_deleted(self, job: Job, run_id: str | None) -> None:
-        self._queue.move(
-            job,
-            JobState.FAILED,
-            f"its run {run_id} was deleted from Dagster",
-            notice=Notice.RUN_FAILED,
-            next_check_at=None,
-            ended_at=self._queue.now,
-        )
+        reason = f"its run {run_id} was deleted from Dagster"
+        self._queue.move(job, JobState.FAILED, reason, notice=Notice.RUN_FAILED)
 
     def verify_jobs(self) -> None:
         """Looks up the runs of launched jobs that are due, in case their end event was missed."""
@@ -263,15 +257,8 @@ class RunTracker:
         if never_ran:
             notice = Notice.LAUNCH_FAILED
             reason = f"{LAUNCH_ATTEMPTS} runs failed before they started, the last {seen.run_id}"
-        self._queue.move(
-            job,
-            _ENDS[seen.status],
-            reason,
-            run_end=end_of(seen, now),
-            notice=notice,
-            next_check_at=None,
-            ended_at=now,
-        )
+        to, end = _ENDS[seen.status], end_of(seen, now)
+        self._queue.move(job, to, reason, run_end=end, notice=notice)
 
     def _goes_on(self, run_id: str) -> bool:
         """Returns whether a run that was failed before it began has begun all the same.

@@ -142,7 +142,7 @@ def _cancel_launching(tx: sa.Connection, schedule_id: str, now: datetime, actor:
     unneeded = is_launching & has_no_run & (jobs.c.requests != 1)
     of_schedule = jobs.c.schedule_id == schedule_id
     for job in queue.load(query=sa.select(jobs).where(of_schedule, unneeded).with_for_update()):
-        queue.move(job, JobState.CANCELED, _REASON, next_check_at=None, ended_at=now)
+        queue.move(job, JobState.CANCELED, _REASON)
     queue.flush()
 
 
