@@ -127,7 +127,6 @@ class Metrics:
         location: str,
         now: datetime,
         seconds: float,
-        lags: Iterable[timedelta] = (),
     ) -> None:
         """Records the result of a tick; never raises.
 
@@ -137,20 +136,14 @@ class Metrics:
             location: of the engine.
             now: the tick's own moment.
             seconds: the duration of the tick.
-            lags: the age of each event that it read.
         """
         try:
-            self._observe(result, (cluster, location), now, seconds, lags)
+            self._observe(result, (cluster, location), now, seconds)
         except Exception:
             _log.warning("the metrics of a tick are lost", exc_info=True)
 
     def _observe(
-        self,
-        result: TickResult,
-        place: tuple[str, str],
-        now: datetime,
-        seconds: float,
-        lags: Iterable[timedelta],
+        self, result: TickResult, place: tuple[str, str], now: datetime, seconds: float
     ) -> None:
         counts = result.counts
         self._ticks.labels(*place).observe(seconds)
@@ -160,7 +153,7 @@ class Metrics:
         self._admitted.labels(*place).inc(counts["admitted"])
         self._requested.labels(*place).inc(len(result.requests))
         lag = self._lag.labels(*place)
-        for each in lags:
+        for each in result.lags:
             # Clocks of different hosts differ: an event of the future counts as one of now.
             lag.observe(max(each.total_seconds(), 0))
         for move in result.moves:

@@ -200,24 +200,6 @@ class ScheduleStore:
             ]
             timers.start(tx, location, taking, now)
 
-    def replace(
-        self,
-        tx: sa.Connection,
-        location: Location,
-        stored: StoredSchedule,
-        schedule: Schedule,
-        now: datetime,
-        *,
-        reason: str = "",
-        actor: str = "",
-    ) -> None:
-        """Gives a schedule a new version with a new index; its status stays.
-
-        An unchanged time leaf keeps its timer, so that a tick missed during the change is still
-        made up.
-        """
-        self.replace_all(tx, location, [(stored, schedule)], now, reason=reason, actor=actor)
-
     def replace_all(
         self,
         tx: sa.Connection,
@@ -229,9 +211,10 @@ class ScheduleStore:
         actor: str = "",
         lost: Mapping[str, Discard] | None = None,
     ) -> None:
-        """Like :meth:`replace`, for each schedule and its new definition, in few statements.
+        """Gives each schedule a new version with a new index, in few statements.
 
-        ``lost`` has what was discarded with a schedule, by its id.
+        Their status stays. An unchanged time leaf keeps its timer, so that a tick missed during
+        the change is still made up. ``lost`` has what was discarded with a schedule, by its id.
         """
         if not changed:
             return

@@ -47,7 +47,7 @@ def set_manually(here: World, seconds: float, made: Schedule) -> None:
         if old is None:
             store.add(tx, location, [made], Origin.API, at(seconds), reason="by hand")
         else:
-            store.replace(tx, location, old, made, at(seconds), reason="by hand")
+            store.replace_all(tx, location, [(old, made)], at(seconds), reason="by hand")
 
 
 def test_true_creates_updates_and_deletes_what_differs(world: MakeWorld) -> None:

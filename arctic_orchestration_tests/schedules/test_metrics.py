@@ -4,6 +4,7 @@ import socket
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -33,13 +34,9 @@ class Watched:
 
     def tick(self, second: float) -> list[str]:
         result = self.world.engine.tick(at(second))
-        self.metrics.observe(
-            result,
-            **PLACE,
-            now=at(second),
-            seconds=0.25,
-            lags=[timedelta(seconds=2)] * result.counts["events"],
-        )
+        lags = [timedelta(seconds=2)] * result.counts["events"]
+        late = replace(result, lags=lags)
+        self.metrics.observe(late, **PLACE, now=at(second), seconds=0.25)
         return self.world.dagster.submit(result.requests)
 
     def value(self, name: str, **labels: str) -> float:

@@ -84,14 +84,7 @@ class Watch:
             self._metrics.failed(cluster=cluster, location=location, seconds=seconds)
             raise
         seconds = time.perf_counter() - begin
-        self._metrics.observe(
-            result,
-            cluster=cluster,
-            location=location,
-            now=now,
-            seconds=seconds,
-            lags=result.lags,
-        )
+        self._metrics.observe(result, cluster=cluster, location=location, now=now, seconds=seconds)
         if self._port is not None:
             # At each tick: the previous code server may not have ended yet.
             self._metrics.serve(self._port)
