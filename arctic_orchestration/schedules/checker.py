@@ -115,7 +115,7 @@ class Checker:
             if stored.launches or job.forced is not None:
                 self._judge(job, stored, timed_out=timed_out)
             else:
-                self._keep(job)
+                self._keep(job, SUSPENDED, BY_SUSPENSION, look_at=None)
         elif self._behind:
             # The event it waits for, or one that extends the wait, may be among the unread ones.
             self._queue.change(job, next_check_at=self._now + _NEXT_TICK)
@@ -323,15 +323,12 @@ class Checker:
                 self._discard(other, "a launch restarted its time", notice=None)
 
     def _look_later(self, job: Job, problem: Problem) -> None:
-        self._counts["held"] += 1
-        why = {"held_by": None, "cause": BY_TARGET}
-        self._queue.wait(job, problem.text, next_check_at=self._now + _LOOK_ANYWAY, **why)
+        self._keep(job, problem.text, BY_TARGET, look_at=self._now + _LOOK_ANYWAY)
 
-    def _keep(self, job: Job) -> None:
-        """Holds a job until its schedule is resumed."""
+    def _keep(self, job: Job, reason: str, cause: str, *, look_at: datetime | None) -> None:
+        """Holds a job without a constraint."""
         self._counts["held"] += 1
-        why = {"held_by": None, "cause": BY_SUSPENSION}
-        self._queue.wait(job, SUSPENDED, next_check_at=None, **why)
+        self._queue.wait(job, reason, next_check_at=look_at, held_by=None, cause=cause)
 
     def _hold(
         self, job: Job, holding: Sequence[Verdict], deadline_at: datetime | None, cause: str

@@ -19,13 +19,18 @@ from arctic_orchestration.state.tables import is_waiting, job_events, jobs
 def partitions_of(queue: JobQueue, job: Job) -> list[str]:
     """Returns the different partitions of a job's events, in the order of their first arrival."""
     queue.flush()
+    return stored_partitions(queue.tx, job)
+
+
+def stored_partitions(tx: sa.Connection, job: Job) -> list[str]:
+    """As :func:`partitions_of`, for the events in the database."""
     query = (
         sa.select(job_events.c.partition)
         .where(job_events.c.job_id == job.id, job_events.c.partition != "")
         .group_by(job_events.c.partition)
         .order_by(sa.func.min(job_events.c.number))
     )
-    return list(queue.tx.execute(query).scalars())
+    return list(tx.execute(query).scalars())
 
 
 def by_partition(queue: JobQueue, job: Job, *, coalesce: bool) -> None:

@@ -1,6 +1,6 @@
 """Finds a location or a schedule by its name, and a job by a part of its id."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.schedules.location import Location, from_row, is_alive
+from arctic_orchestration.schedules.schedule import form_of
 from arctic_orchestration.schedules.stored_schedule import Origin, ScheduleStatus
 from arctic_orchestration.state.tables import jobs, locations, schedule_history, schedules
 
@@ -21,6 +22,8 @@ SHORTEST_PART = 4
 _LISTED = 8
 #: The names that are compared at most: of more, comparing takes seconds.
 _COMPARED = 1_000
+#: forms of schedules in memory at once
+_READ_AT_ONCE = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +86,23 @@ def schedule_rows(tx: sa.Connection, location_id: int) -> dict[str, ScheduleRow]
     query = sa.select(*columns).where(schedules.c.location_id == location_id)
     rows = [ScheduleRow.from_row(row) for row in tx.execute(query).mappings()]
     return {row.name: row for row in sorted(rows, key=lambda row: row.name)}
+
+
+def stored_forms(
+    tx: sa.Connection, location: Location
+) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
+    """Yields the id, stored text, form and target of each schedule; needs memory for some of them.
+
+    One of another version of the package may have no such target, and is left out: the store
+    reports it.
+    """
+    query = sa.select(schedules.c.id, schedules.c.spec)
+    query = query.where(schedules.c.location_id == location.id)
+    for id, spec in tx.execute(query, execution_options={"yield_per": _READ_AT_ONCE}):
+        form = form_of(spec)
+        target = form.get("target", {})
+        if isinstance(target, dict):
+            yield id, spec, form, target
 
 
 def schedule_by_name(tx: sa.Connection, location: Location, name: str) -> ScheduleRow:

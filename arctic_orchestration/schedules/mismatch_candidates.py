@@ -8,11 +8,10 @@ import sqlalchemy as sa
 from arctic_orchestration.event_log.event import ANY_LOCATION
 from arctic_orchestration.schedules.inventory import Inventory
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.schedule import form_of
+from arctic_orchestration.schedules.lookup import stored_forms
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import schedule_keys, schedules
+from arctic_orchestration.state.tables import schedule_keys
 
-_READ_AT_ONCE = 500
 #: the beginnings of fields of which the inventory knows more than a name
 _OF_THE_CODE = ('"check', '"count', '"freshness', '"idle', '"where')
 
@@ -25,29 +24,19 @@ def by_target(tx: sa.Connection, location: Location, own: Inventory) -> set[str]
     partitioned = {asset for asset, of in own.assets.items() if of is not None}
     of_jobs = {job for job, made in own.job_assets.items() if not partitioned.isdisjoint(made)}
     of_jobs.update(own.job_partitions)
-    query = sa.select(schedules.c.id, schedules.c.spec)
-    rows = tx.execute(
-        query.where(schedules.c.location_id == location.id),
-        execution_options={"yield_per": _READ_AT_ONCE},
-    )
     found = set()
-    for row in rows:
-        form = form_of(row.spec)
-        target = form.get("target", {})
-        if not isinstance(target, dict):
-            # Of another version of the package; the store reports it.
-            continue
+    for id, spec, form, target in stored_forms(tx, location):
         job, assets = target.get("job"), target.get("assets", ())
         is_known = (job is None or job in own.jobs) and own.executable.issuperset(assets)
         has_partitions = job in of_jobs or not partitioned.isdisjoint(assets)
         needs_more = (
             has_partitions
             or form.get("partitions", "none") != "none"
-            or any(field in row.spec for field in _OF_THE_CODE)
-            or ('"run"' in row.spec and _has_impossible_run(form.get("trigger"), own))
+            or any(field in spec for field in _OF_THE_CODE)
+            or ('"run"' in spec and _has_impossible_run(form.get("trigger"), own))
         )
         if not is_known or needs_more:
-            found.add(row.id)
+            found.add(id)
     return found
 
 

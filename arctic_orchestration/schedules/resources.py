@@ -223,7 +223,6 @@ def _newer_end(backend: str) -> sa.Insert:
 @cache
 def _holders(backend: str) -> sa.Select[Any]:
     """Returns the live jobs and runs that hold resources."""
-    live_job = is_active
     return (
         sa.select(holders.c.resource, holders.c.holder)
         .select_from(holders)
@@ -233,7 +232,7 @@ def _holders(backend: str) -> sa.Select[Any]:
             (runs.c.run_id == holders.c.holder) & (runs.c.location_id == holders.c.location_id),
         )
         .where(dialect.among_given(backend, holders.c.resource, "names"))
-        .where(live_job | runs.c.run_id.is_not(None))
+        .where(is_active | runs.c.run_id.is_not(None))
     )
 
 

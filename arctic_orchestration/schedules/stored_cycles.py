@@ -8,11 +8,9 @@ import sqlalchemy as sa
 from arctic_orchestration.schedules.cycles import Cycle, JobAssets, cycles, run_keys
 from arctic_orchestration.schedules.inventory import job_assets
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.schedule import form_of
+from arctic_orchestration.schedules.lookup import stored_forms
 from arctic_orchestration.schedules.store import ScheduleStore
-from arctic_orchestration.state.tables import schedule_keys, schedules
-
-_READ_AT_ONCE = 500
+from arctic_orchestration.state.tables import schedule_keys
 
 
 def stored_cycles(
@@ -34,20 +32,11 @@ def _suspects(tx: sa.Connection, location: Location, made: JobAssets) -> set[str
     index = sa.select(schedule_keys.c.schedule_id, schedule_keys.c.event_key)
     for row in tx.execute(index.where(schedule_keys.c.location_id == location.id)):
         heard[row.schedule_id].add(row.event_key)
-    forms = sa.select(schedules.c.id, schedules.c.spec)
-    rows = tx.execute(
-        forms.where(schedules.c.location_id == location.id),
-        execution_options={"yield_per": _READ_AT_ONCE},
-    )
-    writes = {}
-    for row in rows:
-        if row.id in heard:
-            target = form_of(row.spec).get("target", {})
-            if not isinstance(target, dict):
-                # Of another version of the package; the store reports it.
-                continue
-            job, assets = target.get("job"), target.get("assets", ())
-            writes[row.id] = run_keys(job, assets, location.name, made)
+    writes = {
+        id: run_keys(target.get("job"), target.get("assets", ()), location.name, made)
+        for id, _, _, target in stored_forms(tx, location)
+        if id in heard
+    }
     left = set(writes)
     while True:
         written = set().union(*(writes[id] for id in left))

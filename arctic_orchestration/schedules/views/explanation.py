@@ -17,6 +17,7 @@ from pydantic import Field
 from arctic_orchestration.documents import At, Document
 from arctic_orchestration.errors import NotFound, TransitionRefused
 from arctic_orchestration.schedules.inventory import inventories
+from arctic_orchestration.schedules.job_splitter import stored_partitions
 from arctic_orchestration.schedules.jobs import ACTIVE, WAITING, Job, JobState
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.lookup import schedule_by_name
@@ -172,7 +173,7 @@ def _explain(
         job.schedule_version == stored.version and len(job.arrivals) == len(stored.leaves)
     )
     waiting = _count(tx, stored, WAITING) - (job is not None and job.state in WAITING)
-    partitions = _partitions(tx, job) if job is not None else []
+    partitions = stored_partitions(tx, job) if job is not None else []
     trigger = _trigger_of(tx, location, stored, job, now) if same else None
     tick_at = _next_tick(trigger) if trigger is not None else None
     return Explanation(
@@ -346,16 +347,6 @@ def _timeout_of(stored: StoredSchedule, job: Job | None) -> str | None:
     if stored.suspended:
         return f"stands still while the schedule is suspended; at its end {then}"
     return f"at {job.deadline_at:%Y-%m-%d %H:%M:%SZ} it is {then}"
-
-
-def _partitions(tx: sa.Connection, job: Job) -> list[str]:
-    query = (
-        sa.select(job_events.c.partition)
-        .where(job_events.c.job_id == job.id, job_events.c.partition != "")
-        .group_by(job_events.c.partition)
-        .order_by(sa.func.min(job_events.c.number))
-    )
-    return list(tx.execute(query).scalars())
 
 
 def _events(tx: sa.Connection, job: Job) -> int:
