@@ -129,8 +129,7 @@ class Narrator:
         schedules_end, jobs_end = tx.execute(query).one()
         for row in tx.execute(sa.select(schedules.c.id, schedules.c.name)):
             self._schedules[row.id] = row.name
-        waiting = is_waiting
-        rows = tx.execute(sa.select(jobs.c.id, jobs.c.schedule_id).where(waiting)).all()
+        rows = tx.execute(sa.select(jobs.c.id, jobs.c.schedule_id).where(is_waiting)).all()
         return Bookmark(
             schedules_end=schedules_end or 0,
             jobs_end=jobs_end or 0,

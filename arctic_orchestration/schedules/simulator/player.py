@@ -72,7 +72,7 @@ def _run_reaches(world: World, line: RunReaches) -> None:
     known = world.runs.get(line.run_id or "")
     if known is None:
         known = SimulatedRun(
-            run_id=line.run_id or world.free_id(),
+            run_id=line.run_id or world.next_id(),
             job=line.job or ASSET_JOB,
             assets=line.assets,
             status=line.status,
@@ -91,7 +91,7 @@ def _start_run(world: World, line: StartRun) -> None:
     if line.run_id in world.runs:
         raise line.refused("run_id", line.run_id, "the id of no other run")
     run = SimulatedRun(
-        run_id=line.run_id or world.free_id(),
+        run_id=line.run_id or world.next_id(),
         job=line.job or ASSET_JOB,
         assets=line.assets,
         status=RunStatus.STARTED,

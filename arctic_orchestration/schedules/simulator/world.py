@@ -84,7 +84,7 @@ class World(EventList):
         """A partition of an asset arrives."""
         self._materialized[asset] = at
         if backfill is not None:
-            run_id = run_id or self._next_id()
+            run_id = run_id or self.next_id()
             self.backfills[run_id] = backfill
         number = len(self.events) + 1
         self.planned[number] = frozenset(checks)
@@ -177,7 +177,7 @@ class World(EventList):
             tags["dagster/asset_partition_range_start"] = start
             tags["dagster/asset_partition_range_end"] = end
         run = SimulatedRun(
-            run_id=self._next_id(),
+            run_id=self.next_id(),
             job=request.target.job or ASSET_JOB,
             assets=request.target.assets,
             status=RunStatus.STARTED,
@@ -245,11 +245,8 @@ class World(EventList):
         """Returns the id of the latest run of a schedule."""
         return self._latest.get(schedule)
 
-    def free_id(self) -> str:
-        """Returns an id for a run whose line has none."""
-        return self._next_id()
-
-    def _next_id(self) -> str:
+    def next_id(self) -> str:
+        """Returns an id for another run."""
         while True:
             self._launches += 1
             if (run_id := f"run-{self._launches}") not in self.runs:

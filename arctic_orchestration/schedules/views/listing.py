@@ -1,6 +1,5 @@
 """Lists of a location's schedules, jobs and events, for people and programs."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -227,14 +226,10 @@ def list_events(
         events.c.location_id == location.id
     )
     if after is None:
-        rows = tx.execute(query.order_by(events.c.number.desc()).limit(limit)).all()[::-1]
-    else:
-        rows = list(
-            tx.execute(
-                query.where(events.c.number > after).order_by(events.c.number).limit(limit)
-            ).all()
-        )
-    return [listed_event(row) for row in rows]
+        newest = tx.execute(query.order_by(events.c.number.desc()).limit(limit)).all()
+        return [listed_event(row) for row in reversed(newest)]
+    following = query.where(events.c.number > after).order_by(events.c.number).limit(limit)
+    return [listed_event(row) for row in tx.execute(following)]
 
 
 def events_of_job(tx: sa.Connection, job: Job) -> list[ListedEvent]:
@@ -251,5 +246,4 @@ def events_of_job(tx: sa.Connection, job: Job) -> list[ListedEvent]:
 
 def listed_event(row: Any) -> ListedEvent:
     """Returns the event in a row with number, taken_at and details."""
-    event = Event.from_json(json.loads(row.details))
-    return ListedEvent(number=row.number, taken_at=row.taken_at, event=event)
+    return ListedEvent(number=row.number, taken_at=row.taken_at, event=Event.parse(row.details))

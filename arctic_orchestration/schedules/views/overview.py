@@ -58,7 +58,6 @@ def overview(tx: sa.Connection, cluster: str, location: str) -> Overview:
         counted.setdefault(name, {})
         if state is not None:
             counted[name][JobState(state)] = count
-    taken: dict[str, int] = {}
     per_schedule = (
         # An event in two leaves of a trigger, or in two jobs, counts once.
         sa.select(schedules.c.name, sa.func.count(sa.distinct(job_events.c.number)))
@@ -68,7 +67,7 @@ def overview(tx: sa.Connection, cluster: str, location: str) -> Overview:
         .where(here)
         .group_by(schedules.c.name)
     )
-    taken.update((name, count) for name, count in tx.execute(per_schedule))
+    taken: dict[str, int] = {row[0]: row[1] for row in tx.execute(per_schedule)}
     known = sa.select(sa.func.count()).select_from(events).where(events.c.location_id == row.id)
     return Overview(
         following=row.position is not None,

@@ -1,6 +1,5 @@
 """Events that schedules took, and everything that each of them set off."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -168,7 +167,7 @@ def _with_jobs(tx: sa.Connection, query: sa.Select[Any]) -> list[TakenEvent]:
             location=row.location,
             number=row.number,
             taken_at=row.taken_at,
-            event=Event.from_json(json.loads(row.details)),
+            event=Event.parse(row.details),
         )
         for row in tx.execute(query)
     }

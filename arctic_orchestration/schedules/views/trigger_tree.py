@@ -7,6 +7,7 @@ from typing import Any
 
 from arctic_orchestration.quantities import iso
 from arctic_orchestration.schedules.triggers import Arrivals, Firing, Leaf, Trigger
+from arctic_orchestration.schedules.triggers.combined import Combined
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,9 +83,9 @@ def tree(
         except Exception as error:
             firing = Firing(satisfied=False, reason=f"it could not be decided: {error!r}")
     form = trigger.to_form()
-    below = [] if isinstance(trigger, Leaf) else _children(trigger)
+    below: Sequence[Trigger] = trigger.of if isinstance(trigger, Combined) else ()
     if sum(len(child.leaves) for child in below) != len(arrivals):
-        below = []
+        below = ()
     answers: Sequence[Firing | None] = firing.children
     if len(answers) != len(below):
         answers = [None] * len(below)
@@ -112,13 +113,3 @@ def tree(
         arrivals=arrivals[0] if isinstance(trigger, Leaf) else None,
         children=tuple(nodes),
     )
-
-
-def _children(trigger: Trigger) -> list[Trigger]:
-    """Returns the direct children of a trigger, in the order of its fields."""
-    found: list[Trigger] = []
-    for name in type(trigger).model_fields:
-        value = getattr(trigger, name)
-        items = value if isinstance(value, (list, tuple)) else (value,)
-        found += [item for item in items if isinstance(item, Trigger)]
-    return found
