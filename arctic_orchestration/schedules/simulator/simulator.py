@@ -18,7 +18,7 @@ After the last line the simulation continues
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
@@ -140,42 +140,34 @@ _DUE = sa.select(
 )
 
 
+@dataclass(kw_only=True)
 class _Simulation:
-    def __init__(
-        self,
-        *,
-        database: Database,
-        schedules: tuple[Schedule, ...],
-        lines: Sequence[Line],
-        tick: timedelta,
-        until: datetime | None,
-        world: World,
-        every_tick: bool,
-    ) -> None:
-        self._database = database
-        self._schedules = schedules
-        self._lines = lines
-        self._tick = tick
-        self._until = until
-        self._world = world
-        self._every_tick = every_tick
-        self._begin = lines[0].at
-        self._done = 0
-        self._commands = Commands(cluster=_CLUSTER, world=world, store=ScheduleStore())
-        self._narrator = Narrator()
+    database: Database
+    schedules: tuple[Schedule, ...]
+    lines: Sequence[Line]
+    tick: timedelta
+    until: datetime | None
+    world: World
+    every_tick: bool
+    _done: int = 0
+    _narrator: Narrator = field(default_factory=Narrator)
+    _location_id: int = 0
+    #: the future moments after the last change; None: the state has changed since
+    _due: _Due | None = None
+    #: the keys of the events that schedules listen to
+    _heard: set[str] = field(default_factory=set)
+    #: the number of events that the engine has read
+    _read: int = 0
+    #: the number of events searched for one that must be read, and whether there is one
+    _looked_at: int = 0
+    _must_read: bool = False
+    #: the longest timeout of all deployed schedules
+    _patience: timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        self._begin = self.lines[0].at
+        self._commands = Commands(cluster=_CLUSTER, world=self.world, store=ScheduleStore())
         self._engine: Engine | None = self._new_engine()
-        self._location_id = 0
-        #: the future moments after the last change; None: the state has changed since
-        self._due: _Due | None = None
-        #: the keys of the events that schedules listen to
-        self._heard: set[str] = set()
-        #: the number of events that the engine has read
-        self._read = 0
-        #: the number of events searched for one that must be read, and whether there is one
-        self._looked_at = 0
-        self._must_read = False
-        #: the longest timeout of all deployed schedules
-        self._patience = timedelta(0)
 
     def run(self) -> Iterator[Decision]:
         """Yields all decisions, from the first line to the end."""
@@ -183,20 +175,20 @@ class _Simulation:
         now: datetime | None = self._begin
         while now is not None:
             yield from self._happen(now)
-            if self._engine is not None and (self._every_tick or self._can_decide(now)):
+            if self._engine is not None and (self.every_tick or self._can_decide(now)):
                 yield from self._tick_at(self._engine, now)
             now = self._next(now)
 
     def _deploy_first(self) -> Iterator[Decision]:
         # The first tick binds the location to the feed, which is still empty.
         self._new_engine().tick(self._begin)
-        with self._database.begin() as tx:
+        with self.database.begin() as tx:
             before = self._narrator.begin(tx)
-            location = location_rows.locked(tx, _CLUSTER, self._world.location)
+            location = location_rows.locked(tx, _CLUSTER, self.world.location)
             self._location_id = location.id
-            self._commands.deploy(tx, location, self._schedules, self._begin)
+            self._commands.deploy(tx, location, self.schedules, self._begin)
             decisions = self._narrator.changed(tx, before, self._begin)
-            self._changed(tx, self._schedules)
+            self._changed(tx, self.schedules)
         yield from decisions
 
     # The world.
@@ -204,12 +196,12 @@ class _Simulation:
     def _happen(self, now: datetime) -> Iterator[Decision]:
         """Applies everything up to a moment; a line comes before a run that ends by itself."""
         while True:
-            line, end = self._next_line, self._world.next_end()
+            line, end = self._next_line, self.world.next_end()
             if line is not None and line.at <= now and (end is None or line.at <= end):
                 self._done += 1
                 yield from self._apply(line)
             elif end is not None and end <= now:
-                self._world.end_next()
+                self.world.end_next()
             else:
                 return
 
@@ -222,13 +214,13 @@ class _Simulation:
         elif isinstance(line, _ON_SCHEDULES):
             yield from self._command(line)
         else:
-            play(self._world, line)
+            play(self.world, line)
 
     def _command(self, line: OnSchedule | Update | Deploy) -> Iterator[Decision]:
-        with self._database.begin() as tx:
+        with self.database.begin() as tx:
             # Events before the deployment count for the old schedules.
             moves = self._commands.catch_up(tx, line)
-            self._read = len(self._world.events)
+            self._read = len(self.world.events)
             found = self._narrator.moves(tx, moves, line.at)
             before = self._narrator.begin(tx)
             self._commands.apply(tx, line)
@@ -251,22 +243,22 @@ class _Simulation:
 
     @property
     def _next_line(self) -> Line | None:
-        return self._lines[self._done] if self._done < len(self._lines) else None
+        return self.lines[self._done] if self._done < len(self.lines) else None
 
     # The engine.
 
     def _new_engine(self) -> Engine:
         return Engine(
-            database=self._database,
+            database=self.database,
             cluster=_CLUSTER,
-            location=self._world.location,
-            feed=self._world,
-            lookup=self._world,
-            targets=self._world,
+            location=self.world.location,
+            feed=self.world,
+            lookup=self.world,
+            targets=self.world,
             surroundings=Surroundings(
-                measure=self._world.measure,
-                materialized_at=self._world.materialized_at,
-                latest_checks=self._world.latest_checks,
+                measure=self.world.measure,
+                materialized_at=self.world.materialized_at,
+                latest_checks=self.world.latest_checks,
             ),
             keep_house_every=_KEEP_HOUSE_EVERY,
             # After a failure in the one transaction nothing could be repeated.
@@ -278,14 +270,14 @@ class _Simulation:
     def _tick_at(self, engine: Engine, now: datetime) -> Iterator[Decision]:
         result = engine.tick(now)
         self._due = None
-        self._read = self._looked_at = len(self._world.events)
+        self._read = self._looked_at = len(self.world.events)
         self._must_read = result.position is None
         if not result.moves and not result.requests:
             return
-        with self._database.read() as tx:
+        with self.database.read() as tx:
             decisions = self._narrator.moves(tx, result.moves, now)
             for request in result.requests:
-                run = self._world.launch(request, now)
+                run = self.world.launch(request, now)
                 if run is not None:
                     decisions.append(self._narrator.launched(tx, request, run, now))
         yield from decisions
@@ -306,7 +298,7 @@ class _Simulation:
         The start of a run that its job already knows can be read later, unless a schedule listens
         to it.
         """
-        events = self._world.events
+        events = self.world.events
         while not self._must_read and self._looked_at < len(events):
             event = events[self._looked_at]
             self._looked_at += 1
@@ -321,7 +313,7 @@ class _Simulation:
 
     def _look_ahead(self) -> _Due:
         if self._due is None:
-            with self._database.read() as tx:
+            with self.database.read() as tx:
                 row = tx.execute(_DUE, {"location_id": self._location_id}).one()
             self._due = _Due(
                 unrequested=row.unrequested, timer_at=row.timer_at, look_at=row.look_at
@@ -332,23 +324,23 @@ class _Simulation:
 
     def _next(self, now: datetime) -> datetime | None:
         """Returns the next moment of the grid at which something can happen, or None at the end."""
-        line, end_at = self._next_line, self._world.next_end()
+        line, end_at = self._next_line, self.world.next_end()
         moments = [at for at in (line.at if line else None, end_at) if at is not None]
-        soon, waits = now + self._tick, False
+        soon, waits = now + self.tick, False
         if self._engine is not None:
             due = self._look_ahead()
             waits = due.unrequested or due.look_at is not None or self._has_new_event()
             moments += [at for at in (due.timer_at, due.look_at) if at is not None]
-            if due.unrequested or self._has_new_event() or self._every_tick:
+            if due.unrequested or self._has_new_event() or self.every_tick:
                 moments.append(soon)
-        if not moments or not (line or waits or end_at or self._until):
+        if not moments or not (line or waits or end_at or self.until):
             return None
         moment = self._on_grid(max(min(moments), soon))
-        if self._until is not None:
-            return moment if moment <= self._until else None
-        patient = self._lines[-1].at + self._patience + self._world.run_duration + 2 * self._tick
+        if self.until is not None:
+            return moment if moment <= self.until else None
+        patient = self.lines[-1].at + self._patience + self.world.run_duration + 2 * self.tick
         return moment if line or moment <= patient else None
 
     def _on_grid(self, moment: datetime) -> datetime:
         """Returns the first moment of the grid at or after another one."""
-        return self._begin - ((self._begin - moment) // self._tick) * self._tick
+        return self._begin - ((self._begin - moment) // self.tick) * self.tick
