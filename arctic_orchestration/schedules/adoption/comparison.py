@@ -17,7 +17,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.event_log.event import Event, EventKind
-from arctic_orchestration.event_log.feed import Position
 from arctic_orchestration.schedules.adoption.journal import Adoption
 from arctic_orchestration.schedules.adoption.place import Place
 from arctic_orchestration.schedules.jobs import ACTIVE, WAITING, JobState
@@ -194,7 +193,7 @@ def of_shadow(
             rows.setdefault(row.id, []).append(row)
         due = sa.select(sa.func.min(timers.c.due_at)).where(timers.c.schedule_id == id)
         next_tick = tx.execute(due).scalar() if by_clock else None
-    final, later = place.log.delivered(Position.from_json(location.position or ""))
+    final, later = place.delivered(location)
 
     def is_delivered(key: int) -> bool:
         if by_clock:

@@ -5,7 +5,6 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import TransitionRefused
-from arctic_orchestration.event_log.feed import Position
 from arctic_orchestration.schedules import control, deferred_arrivals, timers
 from arctic_orchestration.schedules.adoption import journal, shadow
 from arctic_orchestration.schedules.adoption.instigator import Instigator
@@ -158,7 +157,7 @@ def _give_earlier(
     now: datetime,
 ) -> None:
     """Gives a schedule the events above an id that the location's feed has delivered."""
-    final, later = place.log.delivered(Position.from_json(location.position or ""))
+    final, later = place.delivered(location)
     position, more = place.log.before(above + 1), True
     next_event = location.next_event
     while more:

@@ -8,11 +8,15 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import TransitionRefused
+from arctic_orchestration.event_log.feed import Position
+from arctic_orchestration.event_log.ranges import IdRanges
 from arctic_orchestration.schedules import event_intake
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.adoption.instigator import Log
+from arctic_orchestration.schedules.adoption.journal import Adoption
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.location_state import State
+from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.state.audit import NO_ACTOR, Actor
 
 
@@ -27,6 +31,22 @@ class Place:
     #: terminates a run whose job was canceled before the run was seen
     cancel: Callable[[str], None] = lambda _: None
     actor: Actor = NO_ACTOR
+
+    def delivered(self, location: Location) -> tuple[int, IdRanges]:
+        """Returns which events the location's feed has delivered, by their ids."""
+        return self.log.delivered(Position.from_json(location.position or ""))
+
+    def last_delivered(self, location: Location) -> int:
+        """Returns the largest id of these events."""
+        final, later = self.delivered(location)
+        return max([final, *(high for _, high in later)])
+
+    def stored(
+        self, tx: sa.Connection, location: Location, adoption: Adoption
+    ) -> StoredSchedule | None:
+        """Returns the schedule of an adoption, or None if a person deleted it."""
+        found = self.state.store.in_location(tx, location.id)
+        return next((one for one in found if one.name == adoption.schedule), None)
 
     @contextmanager
     def caught_up(

@@ -5,7 +5,6 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import TransitionRefused
-from arctic_orchestration.event_log.feed import Position
 from arctic_orchestration.schedules import control, suspension, timers
 from arctic_orchestration.schedules.adoption.journal import Adoption, Boundary
 from arctic_orchestration.schedules.adoption.place import Place
@@ -31,8 +30,7 @@ def begin(
     Errors:
         TransitionRefused: the schedule has jobs that wait for it to be resumed.
     """
-    store = place.state.store
-    stored = control.stored_by_name(tx, store, location, schedule.name)
+    stored = control.stored_by_name(tx, place.state.store, location, schedule.name)
     waits = (jobs.c.schedule_id == stored.id) & is_waiting
     if tx.execute(sa.select(jobs.c.id).where(waits).limit(1)).first():
         raise TransitionRefused(
@@ -44,17 +42,14 @@ def begin(
     timers.stop(tx, stored.id)
     timers.start(tx, location, [(stored.id, stored.schedule)], now)
     _set_status(tx, place, location, stored, ScheduleStatus.SHADOWED, _WHY, now)
-    final, later = place.log.delivered(Position.from_json(location.position or ""))
-    return Boundary(at=now, event=max([final, *(high for _, high in later)]))
+    return Boundary(at=now, event=place.last_delivered(location))
 
 
 def end(
     tx: sa.Connection, place: Place, location: Location, adoption: Adoption, now: datetime
 ) -> None:
     """Suspends the schedule of a shadow, and forgets what it decided and has not ended."""
-    store = place.state.store
-    found = {one.name: one for one in store.in_location(tx, location.id)}
-    stored = found.get(adoption.schedule)
+    stored = place.stored(tx, location, adoption)
     if stored is None or not stored.shadowed:
         return
     suspension.discard_waiting(tx, stored.id, _ENDED, now, actor=place.actor.name)

@@ -47,7 +47,7 @@ def _end_shadow(place: Place, adoption: Adoption) -> None:
         if current is None or current.step is not Step.SHADOWED:
             return
         shadow.end(tx, place, location, current, now)
-        stored = _stored(tx, place, location, current)
+        stored = place.stored(tx, location, current)
         if stored is not None:
             _put_away(tx, place, location, stored, current, now)
         journal.close(tx, location, current.name)
@@ -79,9 +79,8 @@ def _end(place: Place, instigator: Instigator, adoption: Adoption) -> None:
         current = journal.find(tx, location, adoption.name)
         if current is None or current.step is not Step.ADOPTED:
             return
-        stored = _stored(tx, place, location, adoption)
-        final, later = place.log.delivered(Position.from_json(location.position or ""))
-        last = max([final, *(high for _, high in later)])
+        stored = place.stored(tx, location, adoption)
+        last = place.last_delivered(location)
         if stored is not None:
             this = schedules.c.id == stored.id
             tx.execute(sa.update(schedules).where(this).values(until_event=last))
@@ -102,7 +101,7 @@ def _finish(place: Place, adoption: Adoption) -> str | None:
     with place.caught_up() as (tx, location, now):
         if journal.find(tx, location, adoption.name) is None:
             return None
-        stored = _stored(tx, place, location, adoption)
+        stored = place.stored(tx, location, adoption)
         if stored is not None:
             waits = _unfinished(tx, place, location, stored)
             if waits is not None:
@@ -148,20 +147,5 @@ def _put_away(
     this = schedules.c.id == stored.id
     tx.execute(sa.update(schedules).where(this).values(until_event=None))
     if not stored.suspended:
-        store.set_status(
-            tx,
-            location,
-            stored,
-            ScheduleStatus.SUSPENDED,
-            now,
-            reason=_WHY,
-            actor=place.actor.name,
-        )
-
-
-def _stored(
-    tx: sa.Connection, place: Place, location: Location, adoption: Adoption
-) -> StoredSchedule | None:
-    """Returns the schedule, or None if a person deleted it."""
-    found = place.state.store.in_location(tx, location.id)
-    return next((one for one in found if one.name == adoption.schedule), None)
+        to, by = ScheduleStatus.SUSPENDED, place.actor.name
+        store.set_status(tx, location, stored, to, now, reason=_WHY, actor=by)

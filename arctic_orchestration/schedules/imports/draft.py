@@ -94,7 +94,7 @@ class Draft:
         self.differs(f"timezone: the file does not have {place}: UTC is assumed (--timezone)")
         return "UTC"
 
-    def finish(self, *, coalesce: bool, **form: Any) -> None:
+    def finish(self, *, coalesce: bool = True, **form: Any) -> None:
         """Sets the form, without empty fields; one that is refused makes it not possible."""
         self.form = {name: value for name, value in form.items() if value not in ({}, [], "")}
         if not coalesce:

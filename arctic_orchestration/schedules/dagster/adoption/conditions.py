@@ -59,7 +59,6 @@ def draft_condition(draft: Draft, key: dg.AssetKey, repository: dg.RepositoryDef
         trigger=trigger,
         constraints=constraints,
         partitions="each" if reader.partitioned else {},
-        coalesce=True,
         # What the condition did goes on at once: there is no cut-over that would enable it.
         enabled=True,
     )

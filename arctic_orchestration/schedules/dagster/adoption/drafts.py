@@ -194,7 +194,6 @@ def _schedule(
         name=draft.names.schedule(definition.name, draft),
         target=_target(definition.job_name, repository),
         trigger=triggers[0] if len(triggers) == 1 else {"any_of": triggers},
-        coalesce=True,
         **form,
     )
     _compare_ticks(draft, definition, of_time if of_partition else None)
@@ -286,14 +285,8 @@ def _asset_sensor(
     if graph.get(sensor.asset_key).is_observable:
         draft.differs(f"an observation of {asset} is an arrival here, and nothing for the sensor")
     draft.note(_HOOK)
-    draft.finish(
-        name=draft.names.schedule(sensor.name, draft),
-        description=sensor.description or "",
-        target=_target(_one_job(sensor), repository),
-        trigger={"partitions": {"asset": asset}},
-        coalesce=True,
-        **_of_partitions(_one_job(sensor), repository),
-    )
+    trigger = {"partitions": {"asset": asset}}
+    _finish(draft, sensor, repository, trigger, **_of_partitions(_one_job(sensor), repository))
     return f"request_of({sensor.name})"
 
 
@@ -317,13 +310,7 @@ def _plain_sensor(
         "when its last tick has ended. It begins at the cursor of Dagster's sensor, and takes no "
         "run key of which Dagster has made a run"
     )
-    draft.finish(
-        name=draft.names.schedule(sensor.name, draft),
-        description=sensor.description or "",
-        target=_target(_one_job(sensor), repository),
-        trigger={"requests": {"sensor": sensor.name}},
-        coalesce=True,
-    )
+    _finish(draft, sensor, repository, {"requests": {"sensor": sensor.name}})
 
 
 def _run_status_sensor(
@@ -338,15 +325,26 @@ def _run_status_sensor(
         raise NotPossible("it requests no runs: keep it, or use a channel of notifications")
     triggers = list(_watched(watched.jobs, watched.everywhere, _STATUSES[watched.status]))
     draft.note(_HOOK)
+    trigger = triggers[0] if len(triggers) == 1 else {"any_of": triggers}
+    more = {"coalesce": False, **_of_partitions(_one_job(sensor), repository)}
+    _finish(draft, sensor, repository, trigger, **more)
+    return f"request_of({sensor.name})"
+
+
+def _finish(
+    draft: Draft,
+    sensor: dg.SensorDefinition,
+    repository: dg.RepositoryDefinition,
+    trigger: Mapping[str, Any],
+    **more: Any,
+) -> None:
     draft.finish(
         name=draft.names.schedule(sensor.name, draft),
         description=sensor.description or "",
         target=_target(_one_job(sensor), repository),
-        trigger=triggers[0] if len(triggers) == 1 else {"any_of": triggers},
-        coalesce=False,
-        **_of_partitions(_one_job(sensor), repository),
+        trigger=trigger,
+        **more,
     )
-    return f"request_of({sensor.name})"
 
 
 def _watched(jobs: Sequence[Any], everywhere: bool, status: str) -> Iterator[dict[str, Any]]:
