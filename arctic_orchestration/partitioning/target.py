@@ -1,6 +1,7 @@
 """The partitions of one target, and the mapping of assets' partitions to them."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -66,6 +67,7 @@ class AnyOfMaps:
         return self._maps[0].between(start, end)
 
 
+@dataclass
 class PartitionedTarget:
     """A target with a partitions definition.
 
@@ -78,21 +80,12 @@ class PartitionedTarget:
         missing: the partitions that exist at a moment and were never materialized.
     """
 
-    def __init__(
-        self,
-        definition: Definition,
-        *,
-        upstream: Callable[[str], Definition | None],
-        mappings: Callable[[str], Sequence[dg.PartitionMapping]],
-        dynamic_keys: DynamicKeys,
-        missing: Callable[[datetime], Sequence[str]],
-    ) -> None:
-        self.definition = definition
-        self._upstream = upstream
-        self._mappings = mappings
-        self._dynamic_keys = dynamic_keys
-        self._missing = missing
-        self._maps: dict[str, PartitionMap | AnyOfMaps] = {}
+    definition: Definition
+    upstream: Callable[[str], Definition | None]
+    mappings: Callable[[str], Sequence[dg.PartitionMapping]]
+    dynamic_keys: DynamicKeys
+    missing: Callable[[datetime], Sequence[str]]
+    _maps: dict[str, PartitionMap | AnyOfMaps] = field(default_factory=dict)
 
     def map_of(self, asset: str, source: Source) -> PartitionMap | AnyOfMaps:
         """Returns the map from keys of an asset's arrivals to target partitions.
@@ -108,18 +101,18 @@ class PartitionedTarget:
         return self._maps[key]
 
     def _find(self, asset: str, form: Any) -> PartitionMap | AnyOfMaps:
-        upstream = self._upstream(asset) if asset else None
+        upstream = self.upstream(asset) if asset else None
         given: list[dg.PartitionMapping | None]
         if form is not None:
             given = [mapping_of(form, field="mapping")]
         else:
             given = []
-            for mapping in self._mappings(asset) if upstream else ():
+            for mapping in self.mappings(asset) if upstream else ():
                 # Some are not hashable.
                 if mapping not in given:
                     given.append(mapping)
         maps = [
-            PartitionMap(upstream, self.definition, mapping, self._dynamic_keys)
+            PartitionMap(upstream, self.definition, mapping, self.dynamic_keys)
             for mapping in given or [None]
         ]
         return maps[0] if len(maps) == 1 else AnyOfMaps(maps)
@@ -133,7 +126,7 @@ class PartitionedTarget:
         if not isinstance(clock.partition, str):
             return clock.partition
         if clock.partition == "all_missing":
-            return self._missing(at)
+            return self.missing(at)
         moved = at - clock.after if clock.after is not None else at
         find = windows.current if clock.partition == "current" else windows.last_ended
         key = find(self._windows, moved, clock.offset)
@@ -142,7 +135,7 @@ class PartitionedTarget:
         if self.definition is self._windows:
             return (key,)
         assert isinstance(self.definition, dg.MultiPartitionsDefinition)
-        return DimensionMap(self.definition, self._time_dimension(), self._dynamic_keys).sources_of(
+        return DimensionMap(self.definition, self._time_dimension(), self.dynamic_keys).sources_of(
             key, at
         )
 
@@ -164,7 +157,7 @@ class PartitionedTarget:
 
     def between(self, start: str, end: str) -> Sequence[str]:
         """Returns the partitions of a contiguous range."""
-        return KeySpace(self.definition, store_of(self._dynamic_keys)).between(start, end)
+        return KeySpace(self.definition, store_of(self.dynamic_keys)).between(start, end)
 
     @property
     def _windows(self) -> dg.TimeWindowPartitionsDefinition:

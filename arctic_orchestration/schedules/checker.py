@@ -14,7 +14,7 @@ from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.schedules import resources, timers
 from arctic_orchestration.schedules.constraints import Constraint, Decision, Verdict
 from arctic_orchestration.schedules.constraints.concurrency import Concurrency
-from arctic_orchestration.schedules.due_work import DUE, Due
+from arctic_orchestration.schedules.due_work import Due
 from arctic_orchestration.schedules.facts import Gathered, JobFacts, Surroundings
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.job_splitter import by_range, join, partitions_of
@@ -53,9 +53,9 @@ class Checker:
         location: Location,
         store: ScheduleStore,
         targets: Targets,
-        surroundings: Surroundings | None = None,
+        surroundings: Surroundings,
         *,
-        behind: bool = False,
+        behind: bool,
     ) -> None:
         """``behind`` means that events from before now are still unread."""
         self._behind = behind
@@ -64,7 +64,7 @@ class Checker:
         self._store = store
         self._targets = targets
         self._now = queue.now
-        self._facts = Gathered(queue.tx, location, surroundings or Surroundings(), queue.now)
+        self._facts = Gathered(queue.tx, location, surroundings, queue.now)
         #: by schedule: jobs that may join a range, by partition, and the range of each partition
         self._adjacent: dict[str, tuple[dict[str, Job], dict[str, Sequence[str]]]] = {}
         #: schedules of admitted jobs whose timers were restarted
@@ -74,7 +74,7 @@ class Checker:
         names = ("checked", "fired", "admitted", "held", "failed", "discarded")
         self._counts = dict.fromkeys(names, 0)
 
-    def check(self, query: Due = DUE) -> dict[str, int]:
+    def check(self, query: Due) -> dict[str, int]:
         """Checks the due jobs that a query returns, in its order; returns counts."""
         given = {"here": self._location.id, "now": self._now}
         due = self._queue.load(query=query, given=given)

@@ -54,25 +54,17 @@ class _Sorted:
     unwanted: list[Event]
 
 
+@dataclass(frozen=True)
 class SourceIntake:
     """Takes the requests of the sources of one code location."""
 
-    def __init__(
-        self,
-        database: Database,
-        locked: Callable[[sa.Connection], Location],
-        store: ScheduleStore,
-        feed: LookedUpFeed,
-        targets: Targets,
-        these: Sources,
-    ) -> None:
-        """``locked`` locks the location's row, and returns it."""
-        self._database = database
-        self._locked = locked
-        self._store = store
-        self._feed = feed
-        self._targets = targets
-        self._sources = these
+    database: Database
+    #: locks the location's row, and returns it
+    locked: Callable[[sa.Connection], Location]
+    store: ScheduleStore
+    feed: LookedUpFeed
+    targets: Targets
+    sources: Sources
 
     def take(self, now: datetime) -> Intake:
         """Evaluates the sources that are due outside of a transaction, and stores each result.
@@ -81,21 +73,21 @@ class SourceIntake:
             DatabaseUnavailable: what was committed stands.
         """
         done = Intake()
-        with self._database.begin() as tx:
-            states = self._due(tx, self._locked(tx), now)
-        for evaluation in self._sources.evaluate(states) if states else ():
+        with self.database.begin() as tx:
+            states = self._due(tx, self.locked(tx), now)
+        for evaluation in self.sources.evaluate(states) if states else ():
             try:
-                if evaluation.state.name in self._sources.adopted:
+                if evaluation.state.name in self.sources.adopted:
                     evaluation = self._without_launched(evaluation)
-                with self._database.begin() as tx:
+                with self.database.begin() as tx:
                     queue = JobQueue(tx, now)
-                    counts, note, is_problem = self._store_one(queue, self._locked(tx), evaluation)
+                    counts, note, is_problem = self._store_one(queue, self.locked(tx), evaluation)
                     queue.flush()
             except DatabaseUnavailable:
                 raise
             except Exception as error:
                 # A source whose requests cannot be stored stops no other, and no schedule.
-                self._store.forget()
+                self.store.forget()
                 counts, is_problem = Counter(), True
                 note = self._note_failure(evaluation.state, error, now)
             else:
@@ -110,8 +102,8 @@ class SourceIntake:
     def _note_failure(self, state: SourceState, error: Exception, now: datetime) -> str:
         """Stores why an evaluation could not be stored, and returns it."""
         note = dialect.storable(f"its requests could not be stored: {error!r}")[:_LETTERS]
-        with self._database.begin() as tx:
-            here = sources.c.location_id == self._locked(tx).id
+        with self.database.begin() as tx:
+            here = sources.c.location_id == self.locked(tx).id
             # Else another dispatcher has stored this tick.
             this = here & (sources.c.name == state.name) & (sources.c.tick == state.tick)
             tx.execute(sa.update(sources).where(this).values(evaluated_at=now, note=note))
@@ -119,7 +111,7 @@ class SourceIntake:
 
     def _due(self, tx: sa.Connection, location: Location, now: datetime) -> list[SourceState]:
         """Returns the wanted sources whose minimum interval has passed."""
-        intervals = self._sources.intervals
+        intervals = self.sources.intervals
         wanted = sorted(self._takers(tx, location, intervals))
         if not wanted:
             return []
@@ -137,10 +129,10 @@ class SourceIntake:
         """Takes out the requests of which Dagster has made runs; asks about each run key once."""
         name = evaluation.state.name
         keys = list(dict.fromkeys(r.run_key for r in evaluation.requests if r.run_key))
-        with self._database.begin() as tx:
-            known = _known_keys(tx, self._locked(tx), name, keys)
+        with self.database.begin() as tx:
+            known = _known_keys(tx, self.locked(tx), name, keys)
         unknown = [key for key in keys if key not in known]
-        launched = self._sources.launched(name, unknown) if unknown else ()
+        launched = self.sources.launched(name, unknown) if unknown else ()
         left = [r for r in evaluation.requests if r.run_key not in launched]
         return replace(evaluation, requests=left, launched=launched)
 
@@ -179,7 +171,7 @@ class SourceIntake:
         if found.new:
             before = Position.from_json(location.position or "")
             subscriber = Subscriber(
-                tx, location, self._store, queue, self._feed, before, self._targets
+                tx, location, self.store, queue, self.feed, before, self.targets
             )
             # Ticks of time have been given to jobs before.
             counts.update(subscriber.take(found.new, more=True, last=False))
@@ -196,7 +188,7 @@ class SourceIntake:
             dialect.among(tx, schedule_keys.c.event_key, sorted(by_key)),
         )
         pairs = [(by_key[row.event_key], row.schedule_id) for row in tx.execute(query)]
-        stored = self._store.by_ids(tx, {id for _, id in pairs}) if pairs else {}
+        stored = self.store.by_ids(tx, {id for _, id in pairs}) if pairs else {}
         found: dict[str, list[StoredSchedule]] = {}
         for name, id in pairs:
             # For one in shadow Dagster evaluates the sensor itself.

@@ -169,7 +169,7 @@ class _CursorFirst(SourceIntake):
     """A control: the cursor is stored in a transaction of its own, before the requests."""
 
     def take(self, now: Any) -> Intake:
-        inner = self._sources
+        inner = self.sources
 
         class _Apart:
             intervals = inner.intervals
@@ -180,14 +180,13 @@ class _CursorFirst(SourceIntake):
                 found = inner.evaluate(due)
                 return [self._moved(each) for each in found]
 
-        self._sources = _Apart()
-        return super().take(now)
+        return SourceIntake.take(replace(self, sources=_Apart()), now)
 
     def _moved(self, evaluation: Evaluation) -> Evaluation:
         state = evaluation.state
-        with self._database.begin() as tx:
+        with self.database.begin() as tx:
             values = {"cursor": evaluation.cursor, "tick": state.tick + 1}
-            here = sources.c.location_id == self._locked(tx).id
+            here = sources.c.location_id == self.locked(tx).id
             tx.execute(sa.update(sources).where(here, sources.c.tick == state.tick).values(values))
         return replace(evaluation, state=replace(state, tick=state.tick + 1))
 

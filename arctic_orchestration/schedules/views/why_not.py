@@ -83,27 +83,21 @@ class _Standing:
     reason: str
 
 
+@dataclass
 class _Question:
-    def __init__(
-        self,
-        tx: sa.Connection,
-        location: Location,
-        name: str,
-        at: datetime,
-        lines: Sequence[Mapping[str, Any]],
-        stored: StoredSchedule | None,
-    ) -> None:
-        self._tx = tx
-        self._location = location
-        self._name = name
-        self._at = at
-        self._lines = lines
-        self._stored = stored
+    tx: sa.Connection
+    location: Location
+    name: str
+    at: datetime
+    lines: Sequence[Mapping[str, Any]]
+    stored: StoredSchedule | None
+
+    def __post_init__(self) -> None:
         #: changes since then: the definition may have been another one
         self._evidence = [
             Evidence(at=line["at"], text=_changed(line))
-            for line in lines
-            if line["at"] > at and line["action"] in (Action.UPDATED, Action.DELETED)
+            for line in self.lines
+            if line["at"] > self.at and line["action"] in (Action.UPDATED, Action.DELETED)
         ]
 
     def answer(
@@ -112,7 +106,7 @@ class _Question:
         """Returns an answer with the evidence so far."""
         evidence = sorted(self._evidence, key=lambda one: one.at)
         return WhyNot(
-            schedule=self._name, at=self._at, cause=cause, answer=text, source=source,
+            schedule=self.name, at=self.at, cause=cause, answer=text, source=source,
             job=job_id, evidence=tuple(evidence),
         )  # fmt: skip
 
@@ -121,19 +115,19 @@ class _Question:
 
     def launched(self) -> WhyNot | None:
         """Returns the answer that it did launch, about then, or why its admitted job has no run."""
-        if self._stored is None:
+        if self.stored is None:
             return None
         moves = job_history.c
         query = (
             sa.select(jobs.c.id, jobs.c.run_id, jobs.c.state, jobs.c.reason, moves.at)
             .join(jobs, jobs.c.id == moves.job_id)
-            .where(jobs.c.schedule_id == self._stored.id, moves.state == JobState.LAUNCHING.value)
+            .where(jobs.c.schedule_id == self.stored.id, moves.state == JobState.LAUNCHING.value)
             .where(moves.from_state == JobState.WAITING_CONSTRAINTS.value)
-            .where(moves.at >= self._at - _CLOSE, moves.at <= self._at + _CLOSE)
+            .where(moves.at >= self.at - _CLOSE, moves.at <= self.at + _CLOSE)
             .order_by(jobs.c.run_id.is_(None), moves.at)
             .limit(1)
         )
-        row = self._tx.execute(query).first()
+        row = self.tx.execute(query).first()
         if row is None:
             return None
         if row.run_id is None and row.state in _WITHOUT_RUN:
@@ -147,9 +141,9 @@ class _Question:
 
     def of_another_time(self) -> WhyNot:
         """Returns the answer for a schedule that was not there, or was another one."""
-        past = [line for line in self._lines if line["at"] <= self._at]
+        past = [line for line in self.lines if line["at"] <= self.at]
         if not past:
-            first = self._lines[0]
+            first = self.lines[0]
             return self.answer("not_created", f"it was not there yet: {_changed(first)}")
         if past[-1]["action"] == Action.DELETED:
             return self.answer("deleted", f"it was not there any more: {_changed(past[-1])}")
@@ -161,20 +155,20 @@ class _Question:
 
     def suspended(self, now: ScheduleStatus, since: datetime) -> WhyNot | None:
         """Returns the answer that it was suspended and launched nothing."""
-        assert self._stored is not None
+        assert self.stored is not None
         words = {Action.ENABLED.value: False, Action.SUSPENDED.value: True}
         # One of the same name may have been deleted before.
-        own = [line for line in self._lines if line["at"] >= since]
+        own = [line for line in self.lines if line["at"] >= since]
         changes = [line for line in own if line["action"] in words]
-        before = [line for line in changes if line["at"] <= self._at]
-        after = [line for line in changes if line["at"] > self._at]
+        before = [line for line in changes if line["at"] <= self.at]
+        after = [line for line in changes if line["at"] > self.at]
         if before:
             was = words[before[-1]["action"]]
         elif after:
             was = not words[after[0]["action"]]
         else:
             was = now is ScheduleStatus.SUSPENDED
-        mode = self._stored.schedule.suspend_mode
+        mode = self.stored.schedule.suspend_mode
         if not was or mode == "drain":
             return None
         why = _changed(before[-1]) if before else "it was created as suspended"
@@ -184,15 +178,15 @@ class _Question:
 
     def waited(self) -> WhyNot | None:
         """Returns the answer of the job that waited then; None: none did."""
-        assert self._stored is not None
+        assert self.stored is not None
         query = (
             sa.select(jobs)
-            .where(jobs.c.schedule_id == self._stored.id, IS_FIRING)
-            .where(jobs.c.created_at <= self._at)
-            .where(jobs.c.ended_at.is_(None) | (jobs.c.ended_at > self._at))
+            .where(jobs.c.schedule_id == self.stored.id, IS_FIRING)
+            .where(jobs.c.created_at <= self.at)
+            .where(jobs.c.ended_at.is_(None) | (jobs.c.ended_at > self.at))
             .order_by(jobs.c.created_at)
         )
-        for job in self._tx.execute(query).all():
+        for job in self.tx.execute(query).all():
             move = self._last_move(job)
             if move.state == JobState.LAUNCHED:
                 self._note(job.created_at, f"job {job.id} was made")
@@ -210,31 +204,31 @@ class _Question:
     def _last_move(self, job: Any) -> _Standing:
         col = job_history.c
         query = sa.select(job_history).where(col.job_id == job.id)
-        before = query.where(col.at <= self._at).order_by(col.id.desc()).limit(1)
-        row = self._tx.execute(before).first()
+        before = query.where(col.at <= self.at).order_by(col.id.desc()).limit(1)
+        row = self.tx.execute(before).first()
         if row is not None:
             return _Standing(state=row.state, at=row.at, reason=row.reason)
         # A job has no line of history for its creation.
-        following = self._tx.execute(query.order_by(col.id).limit(1)).first()
+        following = self.tx.execute(query.order_by(col.id).limit(1)).first()
         state = following.from_state if following is not None else job.state
         reason = following.reason if following is not None else job.reason
         return _Standing(state=state, at=job.created_at, reason=reason)
 
     def _trigger_reason(self, job: Any, move: _Standing) -> str:
         """Returns what was missing, by the events that had been read."""
-        assert self._stored is not None
+        assert self.stored is not None
         reason = f"its trigger was not satisfied: {move.reason}"
-        if job.schedule_version != self._stored.version:
+        if job.schedule_version != self.stored.version:
             return reason
         query = (
             sa.select(job_events.c.leaf, events.c.taken_at, events.c.details)
             .join(events, event_of_job)
-            .where(job_events.c.job_id == job.id, events.c.taken_at <= self._at)
+            .where(job_events.c.job_id == job.id, events.c.taken_at <= self.at)
             .order_by(job_events.c.number)
         )
-        arrivals: list[Arrivals] = [NOTHING] * len(self._stored.leaves)
+        arrivals: list[Arrivals] = [NOTHING] * len(self.stored.leaves)
         partitions: set[tuple[int, str | None]] = set()
-        for row in self._tx.execute(query):
+        for row in self.tx.execute(query):
             event = Event.parse(row.details)
             key = (row.leaf, event.partition)
             arrivals[row.leaf] = arrivals[row.leaf].with_event(
@@ -242,22 +236,22 @@ class _Question:
             )
             partitions.add(key)
         try:
-            firing = self._stored.schedule.trigger.evaluate(arrivals, self._at)
+            firing = self.stored.schedule.trigger.evaluate(arrivals, self.at)
         except Exception:
             return reason
         return reason if firing.satisfied else f"its trigger was not satisfied: {firing.reason}"
 
     def _held(self, job: Any) -> WhyNot:
-        assert self._stored is not None
+        assert self.stored is not None
         full = self._full_group(job)
         if full is not None:
             return full
         try:
-            decisions = replay(self._tx, self._location, self._stored, job, self._at)
+            decisions = replay(self.tx, self.location, self.stored, job, self.at)
         except Exception as error:
             # Neither a broken rule nor an odd event may hide what history says.
             decisions = []
-            self._note(self._at, f"the span could not be simulated: {error}")
+            self._note(self.at, f"the span could not be simulated: {error}")
         for decision in decisions:
             if decision.decision == "deployed":
                 continue
@@ -275,12 +269,12 @@ class _Question:
 
     def _full_group(self, job: Any) -> WhyNot | None:
         """Returns the answer of a limit on a group, which other schedules may have filled."""
-        assert self._stored is not None
-        for constraint in self._stored.schedule.constraints:
+        assert self.stored is not None
+        for constraint in self.stored.schedule.constraints:
             if not isinstance(constraint, Concurrency) or constraint.group is None:
                 continue
-            spans = held_spans(self._tx, constraint.resources(()), self._at)
-            active = [id for id, (_, end, _) in spans.items() if end is None or end > self._at]
+            spans = held_spans(self.tx, constraint.resources(()), self.at)
+            active = [id for id, (_, end, _) in spans.items() if end is None or end > self.at]
             if len(active) < constraint.limit:
                 continue
             for holder in active:
@@ -292,38 +286,38 @@ class _Question:
 
     def nothing_waited(self) -> WhyNot:
         """Returns the answer if there was no job: something arrived late, or nothing did."""
-        assert self._stored is not None
+        assert self.stored is not None
         late = self._late_event()
         if late is not None:
             return late
         kept = deferred_arrivals.c
         query = sa.select(kept.at, kept.reason, kept.waits_for).where(
-            kept.schedule_id == self._stored.id, kept.at <= self._at
+            kept.schedule_id == self.stored.id, kept.at <= self.at
         )
-        deferred = self._tx.execute(query.order_by(kept.id.desc()).limit(1)).first()
+        deferred = self.tx.execute(query.order_by(kept.id.desc()).limit(1)).first()
         if deferred is not None:
             self._note(deferred.at, f"an arrival waits for {deferred.waits_for}: {deferred.reason}")
             return self.answer("deferred", f"what arrived fits no job: {deferred.reason}")
-        if not is_alive(self._location.ticked_at, self._at):
-            ticked = self._location.ticked_at
+        if not is_alive(self.location.ticked_at, self.at):
+            ticked = self.location.ticked_at
             since = f"since {format_moment(ticked)}" if ticked else "yet"
             return self.answer("dispatcher", f"no dispatcher ticks {since}")
         return self._nothing_arrived()
 
     def _late_event(self) -> WhyNot | None:
         """Returns the answer that an event had happened, and was read later."""
-        assert self._stored is not None
+        assert self.stored is not None
         query = (
             sa.select(events.c.subject, events.c.partition, events.c.kind, events.c.at)
             .add_columns(events.c.taken_at, jobs.c.id)
             .join(job_events, event_of_job)
             .join(jobs, jobs.c.id == job_events.c.job_id)
-            .where(jobs.c.schedule_id == self._stored.id)
-            .where(events.c.at <= self._at, events.c.taken_at > self._at)
+            .where(jobs.c.schedule_id == self.stored.id)
+            .where(events.c.at <= self.at, events.c.taken_at > self.at)
             .order_by(events.c.number)
             .limit(1)
         )
-        row = self._tx.execute(query).first()
+        row = self.tx.execute(query).first()
         if row is None:
             return None
         what = " ".join(filter(None, [row.kind, row.subject, row.partition]))
@@ -331,21 +325,21 @@ class _Question:
         return self.answer("read_late", text, job_id=row.id)
 
     def _nothing_arrived(self) -> WhyNot:
-        assert self._stored is not None
+        assert self.stored is not None
         query = (
             sa.select(jobs.c.id, jobs.c.state, jobs.c.reason, jobs.c.ended_at)
-            .where(jobs.c.schedule_id == self._stored.id, jobs.c.ended_at <= self._at)
+            .where(jobs.c.schedule_id == self.stored.id, jobs.c.ended_at <= self.at)
             .order_by(jobs.c.ended_at.desc(), jobs.c.id.desc())
             .limit(1)
         )
-        last = self._tx.execute(query).first()
-        ticks = previous_ticks(self._stored, self._at - _CLOSE, self._at, 1)
+        last = self.tx.execute(query).first()
+        ticks = previous_ticks(self.stored, self.at - _CLOSE, self.at, 1)
         if ticks and (last is None or last.ended_at < ticks[0]):
             text = f"no dispatcher delivered its tick of {format_moment(ticks[0])} in time"
             return self.answer("dispatcher", text)
-        for leaf in self._stored.leaves:
+        for leaf in self.stored.leaves:
             if not leaf.restarts_at_launch:
-                tick_at = leaf.next_tick(self._at, self._name)
+                tick_at = leaf.next_tick(self.at, self.name)
                 if tick_at is not None:
                     self._note(tick_at, f"its next tick: {json.dumps(leaf.to_form())}")
         if last is None:
