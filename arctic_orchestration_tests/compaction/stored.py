@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,20 +24,6 @@ from arctic_orchestration.state.database import Database
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 MIB = 1024 * 1024
-
-
-@dataclass
-class Clock:
-    """A clock that stands until it is set; called with a transaction, as leases want it."""
-
-    now: datetime = NOON
-
-    def __call__(self, tx: sa.Connection) -> datetime:
-        return self.now
-
-    def passes(self, **parts: float) -> None:
-        """Sets it forward."""
-        self.now += timedelta(**parts)
 
 
 @contextmanager

@@ -27,15 +27,9 @@ from arctic_orchestration.compaction.work import attempt_lookup, attempts
 from arctic_orchestration.compaction.work.attempt import Claim
 from arctic_orchestration.errors import Refused
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.compaction.stored import (
-    MERGE,
-    NOON,
-    Clock,
-    cleared,
-    planned,
-    seen,
-)
+from arctic_orchestration_tests.compaction.stored import MERGE, NOON, cleared, planned, seen
 from arctic_orchestration_tests.present import present
+from arctic_orchestration_tests.standing_clock import Clock
 
 ORDERS = 300 if os.environ.get("ARCTIC_PROOF") == "full" else 25
 

@@ -16,15 +16,8 @@ from arctic_orchestration.compaction.work.attempt import AttemptState, Claim, Me
 from arctic_orchestration.errors import InvalidInput, Refused
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
-from arctic_orchestration_tests.compaction.stored import (
-    MERGE,
-    MINUTE,
-    NOON,
-    Clock,
-    opened,
-    planned,
-    seen,
-)
+from arctic_orchestration_tests.compaction.stored import MERGE, MINUTE, NOON, opened, planned, seen
+from arctic_orchestration_tests.standing_clock import Clock
 
 SECOND = timedelta(seconds=1)
 

@@ -9,8 +9,9 @@ from arctic_orchestration.compaction.queue.queues import CompactionQueue, add_qu
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.compaction.work.attempts import Claim
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.compaction.stored import NOON, Clock, planned, seen
+from arctic_orchestration_tests.compaction.stored import NOON, planned, seen
 from arctic_orchestration_tests.present import present
+from arctic_orchestration_tests.standing_clock import Clock
 
 
 class Worker:

@@ -28,8 +28,9 @@ from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.state.compaction_tables import compaction_queues
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import Merging, lake_in, table_of
-from arctic_orchestration_tests.compaction.stored import MERGE, Clock, planned, seen, waits_for_lock
+from arctic_orchestration_tests.compaction.stored import MERGE, planned, seen, waits_for_lock
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
+from arctic_orchestration_tests.standing_clock import Clock
 
 DAY = timedelta(days=1)
 #: of the cluster; the budget of 2 is a fifth of it

@@ -19,12 +19,12 @@ from arctic_orchestration_tests.compaction.stored import (
     MIB,
     MINUTE,
     NOON,
-    Clock,
     opened,
     planned,
     seen,
 )
 from arctic_orchestration_tests.present import present
+from arctic_orchestration_tests.standing_clock import Clock
 
 SECOND = timedelta(seconds=1)
 

@@ -11,16 +11,9 @@ from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.work import attempt_lookup, attempts
 from arctic_orchestration.compaction.work.attempt import Claim
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.compaction.stored import (
-    MERGE,
-    MINUTE,
-    NOON,
-    Clock,
-    opened,
-    planned,
-    seen,
-)
+from arctic_orchestration_tests.compaction.stored import MERGE, MINUTE, NOON, opened, planned, seen
 from arctic_orchestration_tests.present import present
+from arctic_orchestration_tests.standing_clock import Clock
 
 HOUR = timedelta(hours=1)
 

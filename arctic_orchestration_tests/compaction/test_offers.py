@@ -26,13 +26,13 @@ from arctic_orchestration_tests.compaction.stored import (
     MIB,
     MINUTE,
     NOON,
-    Clock,
     cleared,
     opened,
     planned,
     seen,
 )
 from arctic_orchestration_tests.present import present
+from arctic_orchestration_tests.standing_clock import Clock
 
 
 @pytest.fixture

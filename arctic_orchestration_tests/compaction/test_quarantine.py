@@ -14,7 +14,8 @@ from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.compaction.work.attempt import Claim
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import locations, notices
-from arctic_orchestration_tests.compaction.stored import MERGE, NOON, Clock, opened, planned, seen
+from arctic_orchestration_tests.compaction.stored import MERGE, NOON, opened, planned, seen
+from arctic_orchestration_tests.standing_clock import Clock
 
 
 @pytest.fixture

@@ -13,15 +13,9 @@ from arctic_orchestration.compaction.tables import table_by_name, table_gone
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.compaction.stored import (
-    MERGE,
-    MINUTE,
-    NOON,
-    Clock,
-    planned,
-    seen,
-)
+from arctic_orchestration_tests.compaction.stored import MERGE, MINUTE, NOON, planned, seen
 from arctic_orchestration_tests.present import present
+from arctic_orchestration_tests.standing_clock import Clock
 
 
 def test_the_queue_default_is_always_there(database: Database) -> None:

@@ -27,14 +27,8 @@ from arctic_orchestration.compaction.queue.task import PlannedTask
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.state.compaction_tables import compaction_tasks, is_planned
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.compaction.stored import (
-    MERGE,
-    MIB,
-    NOON,
-    Clock,
-    planned,
-    seen,
-)
+from arctic_orchestration_tests.compaction.stored import MERGE, MIB, NOON, planned, seen
+from arctic_orchestration_tests.standing_clock import Clock
 
 FULL = os.environ.get("ARCTIC_PROOF") == "full"
 FLOOD = 10_000 if FULL else 300

@@ -14,8 +14,9 @@ from arctic_orchestration.compaction.work import attempt_lookup, attempts, worke
 from arctic_orchestration.compaction.work.workers import WorkerInfo
 from arctic_orchestration.errors import NotFound
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, Clock, planned, seen
+from arctic_orchestration_tests.compaction.stored import MINUTE, NOON, planned, seen
 from arctic_orchestration_tests.present import present
+from arctic_orchestration_tests.standing_clock import Clock
 
 
 def recorded(

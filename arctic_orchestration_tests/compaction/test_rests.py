@@ -13,16 +13,9 @@ from arctic_orchestration.compaction.queue.backoff import length_of_rest
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.compaction.stored import (
-    MERGE,
-    MINUTE,
-    NOON,
-    Clock,
-    opened,
-    planned,
-    seen,
-)
+from arctic_orchestration_tests.compaction.stored import MERGE, MINUTE, NOON, opened, planned, seen
 from arctic_orchestration_tests.present import present
+from arctic_orchestration_tests.standing_clock import Clock
 
 
 @pytest.fixture

@@ -2,33 +2,18 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
-
-import sqlalchemy as sa
 
 from arctic_orchestration.consumers.engine import ConsumerEngine
 from arctic_orchestration.consumers.specification import ConsumerSpec
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.event_log.feed import Batch, FeedMode, Position
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.standing_clock import Clock
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ASSET = "raw/flights"
-
-
-@dataclass
-class Clock:
-    """A clock that stands until it is set; called with a transaction, as leases want it."""
-
-    now: datetime = NOON
-
-    def __call__(self, tx: sa.Connection) -> datetime:
-        return self.now
-
-    def passes(self, **parts: float) -> None:
-        """Sets it forward."""
-        self.now += timedelta(**parts)
 
 
 @dataclass

@@ -8,8 +8,9 @@ import pytest
 
 from arctic_orchestration import PartitionConsumer
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.consumers.arrivals import Clock, Log
+from arctic_orchestration_tests.consumers.arrivals import Log
 from arctic_orchestration_tests.consumers.dagster_assets import MakeConsumer, settings_of
+from arctic_orchestration_tests.standing_clock import Clock
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from arctic_orchestration.event_log.event import Event
-from arctic_orchestration_tests.consumers.arrivals import ASSET, Clock, Log, Partitions
+from arctic_orchestration_tests.consumers.arrivals import ASSET, Log, Partitions
+from arctic_orchestration_tests.standing_clock import Clock
 
 LIFE = timedelta(seconds=60)
 REST = timedelta(seconds=20)

@@ -11,8 +11,9 @@ from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.consumers.working_set import partitions_of
 from arctic_orchestration.errors import InvalidInput, LeaseLost
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.consumers.arrivals import Clock, Log, engine_of
+from arctic_orchestration_tests.consumers.arrivals import Log, engine_of
 from arctic_orchestration_tests.patience import until
+from arctic_orchestration_tests.standing_clock import Clock
 
 
 class Wordless(Exception):

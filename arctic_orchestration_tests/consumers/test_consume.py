@@ -11,8 +11,9 @@ from arctic_orchestration.consumers import control, partition_leases
 from arctic_orchestration.consumers import engine as engine_module
 from arctic_orchestration.errors import DatabaseUnavailable, InvalidInput, LeaseLost
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.consumers.arrivals import NOON, Clock, Log, engine_of
+from arctic_orchestration_tests.consumers.arrivals import NOON, Log, engine_of
 from arctic_orchestration_tests.patience import until
+from arctic_orchestration_tests.standing_clock import Clock
 
 
 class Broken(Exception):

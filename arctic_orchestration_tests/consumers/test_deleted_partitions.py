@@ -8,7 +8,8 @@ from arctic_orchestration.consumers.engine import ConsumerEngine
 from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.consumers.partition_runs import Follower
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.consumers.arrivals import Clock, Log, Partitions, engine_of
+from arctic_orchestration_tests.consumers.arrivals import Log, Partitions, engine_of
+from arctic_orchestration_tests.standing_clock import Clock
 
 
 def taken(engine: ConsumerEngine) -> list[str]:

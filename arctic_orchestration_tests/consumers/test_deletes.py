@@ -15,8 +15,9 @@ from arctic_orchestration.errors import LeaseLost, NotFound, TransitionRefused
 from arctic_orchestration.event_log.feed import Batch, Position
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
-from arctic_orchestration_tests.consumers.arrivals import NOON, Clock, Log, engine_of
+from arctic_orchestration_tests.consumers.arrivals import NOON, Log, engine_of
 from arctic_orchestration_tests.consumers.dagster_assets import MakeConsumer, arrive, settings_of
+from arctic_orchestration_tests.standing_clock import Clock
 
 
 def delete(state: Database, engine: ConsumerEngine) -> None:

@@ -23,7 +23,7 @@ from arctic_orchestration.errors import InvalidInput, LeaseLost, TransitionRefus
 from arctic_orchestration.state.consumer_tables import consumer_leases, consumer_partitions
 from arctic_orchestration.state.consumer_tables import consumers as consumer_rows
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.consumers.arrivals import NOON, Clock, Log, Partitions, engine_of
+from arctic_orchestration_tests.consumers.arrivals import NOON, Log, Partitions, engine_of
 from arctic_orchestration_tests.consumers.model import (
     AT_ONCE,
     ATTEMPTS,
@@ -34,6 +34,7 @@ from arctic_orchestration_tests.consumers.model import (
     ModelLease,
     Wanted,
 )
+from arctic_orchestration_tests.standing_clock import Clock
 
 ORDERS = 300 if os.environ.get("ARCTIC_PROOF") == "full" else 15
 

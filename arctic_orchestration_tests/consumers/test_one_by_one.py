@@ -22,9 +22,10 @@ from arctic_orchestration.state.consumer_tables import consumers as consumer_row
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.tables import locations, notices
-from arctic_orchestration_tests.consumers.arrivals import NOON, Clock, Log, Partitions, engine_of
+from arctic_orchestration_tests.consumers.arrivals import NOON, Log, Partitions, engine_of
 from arctic_orchestration_tests.forking import forkserver
 from arctic_orchestration_tests.proofs.processes import end_with_the_parent
+from arctic_orchestration_tests.standing_clock import Clock
 
 LIFE = timedelta(seconds=60)
 DAYS = [f"{number:02}" for number in range(1, 13)]

@@ -16,8 +16,9 @@ from arctic_orchestration.consumers.engine import ConsumerEngine
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
-from arctic_orchestration_tests.consumers.arrivals import NOON, Clock, Log, engine_of
+from arctic_orchestration_tests.consumers.arrivals import NOON, Log, engine_of
 from arctic_orchestration_tests.consumers.dagster_assets import arrive, settings_of
+from arctic_orchestration_tests.standing_clock import Clock
 
 MINUTE = timedelta(minutes=1)
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from arctic_orchestration.consumers.partition import ConsumedPartition
 from arctic_orchestration.consumers.partition_runs import Follower
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.consumers.arrivals import Clock, Log, engine_of
+from arctic_orchestration_tests.consumers.arrivals import Log, engine_of
+from arctic_orchestration_tests.standing_clock import Clock
 
 
 class NoRuns:

@@ -16,7 +16,8 @@ from arctic_orchestration.state.consumer_tables import (
     consumers,
 )
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.consumers.arrivals import NOON, Clock, Log, Partitions, engine_of
+from arctic_orchestration_tests.consumers.arrivals import NOON, Log, Partitions, engine_of
+from arctic_orchestration_tests.standing_clock import Clock
 from arctic_orchestration_tests.statements import statements_of
 
 MINUTE = timedelta(minutes=1)

@@ -20,6 +20,7 @@ from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import is_live, task_submissions, tasks
+from arctic_orchestration_tests.standing_clock import Clock
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LIFE = timedelta(seconds=60)
@@ -39,20 +40,6 @@ def spec(
         **fields,
     }
     return TaskSpec.parse(form)
-
-
-@dataclass
-class Clock:
-    """A clock that stands until it is set; called with a transaction, as leases want it."""
-
-    now: datetime = NOON
-
-    def __call__(self, tx: sa.Connection) -> datetime:
-        return self.now
-
-    def passes(self, **parts: float) -> None:
-        """Sets it forward."""
-        self.now += timedelta(**parts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,9 @@ from arctic_orchestration.freshness import ownership
 from arctic_orchestration.freshness.ownership import Acquired, Busy, FreshMeanwhile, Owner
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import task_publications
-from arctic_orchestration_tests.freshness.imagined import NOON, Clock
+from arctic_orchestration_tests.freshness.imagined import NOON
 from arctic_orchestration_tests.patience import until
+from arctic_orchestration_tests.standing_clock import Clock
 
 HERE = Owner(cluster="east", location="lake", submission="s", run_id="r")
 SECOND = timedelta(seconds=1)

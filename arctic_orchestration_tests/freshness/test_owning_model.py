@@ -17,7 +17,8 @@ from arctic_orchestration.errors import Refused
 from arctic_orchestration.freshness import ownership
 from arctic_orchestration.freshness.ownership import Acquired, FreshMeanwhile, Owner
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.freshness.imagined import LIFE, NOON, Clock
+from arctic_orchestration_tests.freshness.imagined import LIFE, NOON
+from arctic_orchestration_tests.standing_clock import Clock
 
 _HOLDER = Owner(cluster="east", location="lake")
 _WHO = st.sampled_from(["ann", "ben", "cid"])

@@ -29,8 +29,9 @@ from arctic_orchestration.state import database as database_module
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 from arctic_orchestration.state.migrations import VERSION_TABLE
 from arctic_orchestration.state.tables import jobs, metadata
-from arctic_orchestration_tests.consumers.arrivals import ASSET, NOON, Clock, Log, engine_of
+from arctic_orchestration_tests.consumers.arrivals import ASSET, NOON, Log, engine_of
 from arctic_orchestration_tests.schedules.simulated import World, at
+from arctic_orchestration_tests.standing_clock import Clock
 from arctic_orchestration_tests.state.test_schema import FIRST, restore_first_schema
 from arctic_orchestration_tests.state.test_upgrade_and_backup import db_upgrade
 
