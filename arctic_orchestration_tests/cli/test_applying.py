@@ -5,7 +5,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,9 @@ from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import schedules
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS
-from arctic_orchestration_tests.schedules.simulated import World, at
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at
 
 Command = Callable[..., Outcome]
-MakeWorld = Callable[[Sequence[Schedule]], World]
 
 FILE = """
 schedules:

@@ -1,7 +1,7 @@
 """``arctic schedules import``: files of other schedulers."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,12 @@ from arctic_orchestration.schedules import inventory
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.imports.importer import Source
 from arctic_orchestration.schedules.inventory import Inventory
-from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_file import read_schedules
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.schedules.imports.reading import SAMPLES
-from arctic_orchestration_tests.schedules.simulated import World, at
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, at
 
 Command = Callable[..., Outcome]
-MakeWorld = Callable[[Sequence[Schedule]], World]
 
 
 def run(arctic: Command, source: Source, *more: str) -> Outcome:

@@ -1,27 +1,19 @@
 """``arctic jobs`` and ``arctic events``."""
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.schedules.cli import events
 from arctic_orchestration.schedules.constraints import only
-from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import jobs
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.schedules.simulated import World
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, schedule
 
 Command = Callable[..., Outcome]
-MakeWorld = Callable[[Sequence[Schedule]], World]
-
-
-def schedule(name: str = "s", **fields: Any) -> Schedule:
-    fields = {"target": "rollup", "trigger": on.partitions("raw/a"), "enabled": True, **fields}
-    return Schedule(name=name, **fields)
 
 
 def ids(world: World) -> list[str]:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,7 @@ from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import jobs
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS
-from arctic_orchestration_tests.schedules.simulated import World
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
+from arctic_orchestration_tests.schedules.simulated import MakeWorld
 
 SLOW = {"dagster", "pyspark", "pyiceberg", "apprise", "alembic"}
 #: Calls the command as its entry point does, then prints which of the slow packages it imported.

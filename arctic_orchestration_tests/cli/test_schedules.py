@@ -1,7 +1,7 @@
 """``arctic schedules``: list, show, enable, suspend, delete, next."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,9 @@ from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.schedules.views import listing
 from arctic_orchestration.state.tables import schedules
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.schedules.simulated import World
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, schedule
 
 Command = Callable[..., Outcome]
-MakeWorld = Callable[[Sequence[Schedule]], World]
-
-
-def schedule(name: str = "s", **fields: Any) -> Schedule:
-    fields = {"target": "rollup", "trigger": on.partitions("raw/a"), "enabled": True, **fields}
-    return Schedule(name=name, **fields)
 
 
 def statuses(world: World) -> dict[str, str]:

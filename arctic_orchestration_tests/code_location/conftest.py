@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import dagster as dg
@@ -11,9 +12,28 @@ from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.remote_origin import CodeLocationOrigin
 
 from arctic_orchestration.arctic import DISPATCHER
+from arctic_orchestration.schedules.dagster import dispatcher
 from arctic_orchestration.schedules.dagster import sources as dagster_sources
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs, schedules
+from arctic_orchestration_tests.schedules.simulated import at
+
+
+class Clock:
+    """The dispatcher's clock, set manually."""
+
+    def __init__(self) -> None:
+        self.second = 0.0
+
+    def __call__(self) -> datetime:
+        return at(self.second)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(dispatcher, "utc_now", made)
+    return made
 
 
 @dataclass

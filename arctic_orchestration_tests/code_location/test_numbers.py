@@ -1,6 +1,6 @@
 """The asset ``arctic/scheduler``, and what the dispatcher reports to it without a run."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,8 @@ import pytest
 
 from arctic_orchestration import Arctic, Schedule, on, only
 from arctic_orchestration.errors import InvalidDefinition
-from arctic_orchestration.schedules.dagster import dispatcher
 from arctic_orchestration.schedules.dagster.scheduler_metrics import SCHEDULER
-from arctic_orchestration_tests.code_location.conftest import Place
-from arctic_orchestration_tests.schedules.simulated import at
+from arctic_orchestration_tests.code_location.conftest import Clock, Place
 
 
 def a_location(**options: Any) -> dg.Definitions:
@@ -39,23 +37,6 @@ def a_location(**options: Any) -> dg.Definitions:
         dg.Definitions(assets=[dg.AssetSpec(["raw", "a"])], jobs=[work]),
         Arctic(schedules=schedules, schedule_assets=False, **options).definitions(),
     )
-
-
-class Clock:
-    """The dispatcher's clock, set manually."""
-
-    def __init__(self) -> None:
-        self.second = 0.0
-
-    def __call__(self) -> datetime:
-        return at(self.second)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(dispatcher, "utc_now", made)
-    return made
 
 
 def plain(event: dg.AssetObservation) -> dict[str, Any]:

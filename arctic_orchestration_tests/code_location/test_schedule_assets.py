@@ -1,7 +1,7 @@
 """The assets of schedules: how Dagster's own UI shows a schedule and its state."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
@@ -11,15 +11,14 @@ import sqlalchemy as sa
 from arctic_orchestration import Arctic, Schedule, on, only
 from arctic_orchestration.errors import InvalidDefinition
 from arctic_orchestration.schedules import control, job_control
-from arctic_orchestration.schedules.dagster import dispatcher, schedule_assets
+from arctic_orchestration.schedules.dagster import schedule_assets
 from arctic_orchestration.schedules.dagster.inventory import inventory_of
 from arctic_orchestration.schedules.dagster.run_requests import RunRequests
 from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.views.schedule_state import schedule_state
 from arctic_orchestration.state.tables import jobs
-from arctic_orchestration_tests.code_location.conftest import Place
-from arctic_orchestration_tests.schedules.simulated import at
+from arctic_orchestration_tests.code_location.conftest import Clock, Place
 
 
 @dg.op
@@ -45,23 +44,6 @@ def _location(*schedules: Schedule, **options: Any) -> dg.Definitions:
 def _schedule(name: str = "two", **fields: Any) -> Schedule:
     trigger = on.partitions("raw/a", count=2)
     return Schedule(**{"name": name, "target": "work", "trigger": trigger, **fields})
-
-
-class Clock:
-    """The dispatcher's clock, set manually."""
-
-    def __init__(self) -> None:
-        self.second = 0.0
-
-    def __call__(self) -> datetime:
-        return at(self.second)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(dispatcher, "utc_now", made)
-    return made
 
 
 def _observed(place: Place, location: dg.Definitions) -> dict[str, dict[str, Any]]:

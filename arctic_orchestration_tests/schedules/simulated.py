@@ -1,8 +1,9 @@
 """A feed, runs and targets in memory, for tests of the engine without Dagster."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
 from arctic_orchestration.schedules.engine import Engine
@@ -10,6 +11,7 @@ from arctic_orchestration.schedules.launch_requests import LaunchRequest
 from arctic_orchestration.schedules.schedule import Schedule, Target
 from arctic_orchestration.schedules.simulator.event_list import EventList
 from arctic_orchestration.schedules.targets import PartitionMap, TargetPartitions, Targets
+from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.database import Database
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -20,6 +22,12 @@ SEEN_AT_ONCE = EPOCH + timedelta(days=36_500)
 def at(seconds: float) -> datetime:
     """A moment, in seconds after the epoch of the tests."""
     return EPOCH + timedelta(seconds=seconds)
+
+
+def schedule(name: str = "s", **fields: Any) -> Schedule:
+    """A schedule that runs the job ``rollup`` for each partition, unless ``fields`` differ."""
+    fields = {"target": "rollup", "trigger": on.partitions("raw/a"), "enabled": True, **fields}
+    return Schedule(name=name, **fields)
 
 
 @dataclass(kw_only=True)
@@ -206,3 +214,7 @@ class World:
     def tick_without_submitting(self, seconds: float) -> None:
         """One tick whose requests never reach Dagster."""
         self.engine.tick(at(seconds))
+
+
+#: Makes a world of schedules; see the fixture ``world``.
+MakeWorld = Callable[[Sequence[Schedule]], World]

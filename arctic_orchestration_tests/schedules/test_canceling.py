@@ -1,6 +1,5 @@
 """Jobs that are canceled while they are launching, and the runs that appear nevertheless."""
 
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,10 +11,8 @@ from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.run_claims import claim
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration_tests.patience import until
-from arctic_orchestration_tests.schedules.simulated import World, at
-from arctic_orchestration_tests.schedules.test_control import cancel, changing, job_rows, schedule
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at, schedule
+from arctic_orchestration_tests.schedules.test_control import cancel, changing, job_rows
 
 
 def alone(**fields: object) -> Schedule:

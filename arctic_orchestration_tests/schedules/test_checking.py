@@ -1,7 +1,6 @@
 """What the checker does with jobs, and what a schedule's failure or suspension leaves alone."""
 
 import json
-from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,9 +17,7 @@ from arctic_orchestration.schedules.stored_schedule import Origin, StoredSchedul
 from arctic_orchestration.schedules.suspension import resume, suspend
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import jobs, schedules
-from arctic_orchestration_tests.schedules.simulated import World, at
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at
 
 
 def schedule(name: str = "s", **fields: Any) -> Schedule:

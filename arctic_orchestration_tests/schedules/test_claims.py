@@ -5,8 +5,8 @@ from typing import Any
 from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.run_claims import Refusal, claim
-from arctic_orchestration_tests.schedules.simulated import World, at
-from arctic_orchestration_tests.schedules.test_engine import MakeWorld, job_rows, schedule, states
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at, schedule
+from arctic_orchestration_tests.schedules.test_engine import job_rows, states
 
 
 def claimed(here: World, run_id: str, **options: Any) -> Refusal | None:

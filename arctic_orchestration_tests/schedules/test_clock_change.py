@@ -1,6 +1,5 @@
 """A clock that jumps: ahead for one tick and back, and back by a little."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,9 +9,7 @@ from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import Trigger, on
 from arctic_orchestration.state.tables import events, jobs
-from arctic_orchestration_tests.schedules.simulated import World, at
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at
 
 HOUR, DAY = 3600, 86_400
 

@@ -1,6 +1,6 @@
 """What a person may do to schedules and jobs, on both databases."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,14 +18,7 @@ from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import job_events, job_history, jobs, schedules
-from arctic_orchestration_tests.schedules.simulated import World, at
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
-
-
-def schedule(name: str = "s", **fields: Any) -> Schedule:
-    fields = {"target": "rollup", "trigger": on.partitions("raw/a"), "enabled": True, **fields}
-    return Schedule(name=name, **fields)
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at, schedule
 
 
 @contextmanager

@@ -1,8 +1,5 @@
 """Deployment in both modes, and who owns a schedule."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import sqlalchemy as sa
 
 from arctic_orchestration.schedules import control
@@ -12,14 +9,7 @@ from arctic_orchestration.schedules.schedule_history import history_of
 from arctic_orchestration.schedules.stored_schedule import Origin
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import notices, schedules
-from arctic_orchestration_tests.schedules.simulated import World, at
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
-
-
-def schedule(name: str, **fields: Any) -> Schedule:
-    fields = {"target": "rollup", "trigger": on.partitions("raw/a"), "enabled": True, **fields}
-    return Schedule(name=name, **fields)
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at, schedule
 
 
 def deploy(here: World, seconds: float, *declared: Schedule, update: bool = True) -> None:

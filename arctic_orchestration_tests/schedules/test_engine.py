@@ -1,6 +1,5 @@
 """The engine's promises, one sentence each, on both databases."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -8,18 +7,10 @@ import sqlalchemy as sa
 
 from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
 from arctic_orchestration.schedules.constraints import Delay, only
-from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import Firing, Partitions, on
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import job_events, job_history, jobs, schedules
-from arctic_orchestration_tests.schedules.simulated import World, at
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
-
-
-def schedule(name: str = "s", **fields: Any) -> Schedule:
-    fields = {"target": "rollup", "trigger": on.partitions("raw/a"), "enabled": True, **fields}
-    return Schedule(name=name, **fields)
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at, schedule
 
 
 def states(world: World) -> list[str]:

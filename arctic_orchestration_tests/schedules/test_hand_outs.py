@@ -14,8 +14,14 @@ from arctic_orchestration.schedules.request_hooks import Answer, Question
 from arctic_orchestration.schedules.schedule import Target
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import jobs
-from arctic_orchestration_tests.schedules.simulated import AnyTargets, World, at
-from arctic_orchestration_tests.schedules.test_engine import MakeWorld, job_rows, schedule, states
+from arctic_orchestration_tests.schedules.simulated import (
+    AnyTargets,
+    MakeWorld,
+    World,
+    at,
+    schedule,
+)
+from arctic_orchestration_tests.schedules.test_engine import job_rows, states
 
 _LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 

@@ -1,7 +1,7 @@
 """What is easily got wrong: downtimes, late events, lookups that fail, clocks, deletions."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -17,9 +17,13 @@ from arctic_orchestration.schedules.schedule import Schedule, Target
 from arctic_orchestration.schedules.triggers import Trigger, on
 from arctic_orchestration.state import tables
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.schedules.simulated import AnyTargets, SimulatedRun, World, at
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
+from arctic_orchestration_tests.schedules.simulated import (
+    AnyTargets,
+    MakeWorld,
+    SimulatedRun,
+    World,
+    at,
+)
 
 M, H = 60, 3600
 HOUR, TEN = timedelta(hours=1), timedelta(minutes=10)

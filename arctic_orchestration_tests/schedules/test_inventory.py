@@ -1,7 +1,7 @@
 """Names in schedules are checked against what the code locations have."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +17,7 @@ from arctic_orchestration.schedules.schedule import Schedule, Target
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.schedules.views.explanation import explain_schedule
-from arctic_orchestration_tests.schedules.simulated import World, at
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at, schedule
 
 DAYS = Partitioning(format="%Y-%m-%d")
 OWN = Inventory(
@@ -30,11 +28,6 @@ OWN = Inventory(
 )
 THERE = Inventory(jobs=frozenset({"far"}), assets={"raw/b": None}, executable=frozenset({"raw/b"}))
 KNOWN = {"here": OWN, "there": THERE}
-
-
-def schedule(name: str = "s", **fields: Any) -> Schedule:
-    fields = {"target": "rollup", "trigger": on.partitions("raw/a"), "enabled": True, **fields}
-    return Schedule(name=name, **fields)
 
 
 def found(**fields: Any) -> list[tuple[str, bool]]:

@@ -1,19 +1,14 @@
 """Texts that are too long for an index of Postgres stop only what has them."""
 
-from collections.abc import Callable, Sequence
-
 import sqlalchemy as sa
 
 from arctic_orchestration.schedules.checker import UNREADABLE_SCHEDULE
 from arctic_orchestration.schedules.constraints import only
-from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import schedules
 from arctic_orchestration_tests.noise import noise
-from arctic_orchestration_tests.schedules.simulated import World, at
-from arctic_orchestration_tests.schedules.test_engine import job_rows, schedule
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, at, schedule
+from arctic_orchestration_tests.schedules.test_engine import job_rows
 
 
 def test_a_stored_group_that_no_index_holds_stops_only_its_own_schedule(world: MakeWorld) -> None:

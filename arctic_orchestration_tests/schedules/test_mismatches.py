@@ -8,15 +8,8 @@ import pytest
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.mismatches import mismatches
 from arctic_orchestration.schedules.triggers import on
-from arctic_orchestration_tests.schedules.test_inventory import (
-    DAYS,
-    OWN,
-    MakeWorld,
-    apply,
-    new_code,
-    remarks,
-    schedule,
-)
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, schedule
+from arctic_orchestration_tests.schedules.test_inventory import DAYS, OWN, apply, new_code, remarks
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Nothing is doubled, and nothing waits for ever, where several things go wrong at once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,20 +9,20 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import ConfigurationError, InvalidDefinition
 from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
 from arctic_orchestration.schedules.constraints import only
-from arctic_orchestration.schedules.schedule import Schedule, Target
+from arctic_orchestration.schedules.schedule import Target
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs, schedules
-from arctic_orchestration_tests.schedules.simulated import AnyTargets, World, at
+from arctic_orchestration_tests.schedules.simulated import (
+    AnyTargets,
+    MakeWorld,
+    World,
+    at,
+    schedule,
+)
 
-MakeWorld = Callable[[Sequence[Schedule]], World]
 DAY = 86_400
-
-
-def schedule(name: str = "s", **fields: Any) -> Schedule:
-    fields = {"target": "rollup", "trigger": on.partitions("raw/a"), "enabled": True, **fields}
-    return Schedule(name=name, **fields)
 
 
 def job_rows(world: World) -> list[Any]:

@@ -1,6 +1,5 @@
 """A stored row that cannot be read stops nothing but its own schedule."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -17,9 +16,8 @@ from arctic_orchestration.schedules.views.explanation import explain_schedule
 from arctic_orchestration.schedules.views.listing import list_jobs, list_schedules
 from arctic_orchestration.schedules.views.schedule_filter import ScheduleFilter
 from arctic_orchestration.state.tables import jobs, schedules
-from arctic_orchestration_tests.schedules.simulated import World, at
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at
 
-MakeWorld = Callable[[Sequence[Schedule]], World]
 IS_ODD = schedules.c.name == "odd"
 
 

@@ -1,8 +1,8 @@
 """A request at which Dagster's daemon fails stops no other, and its job fails in the end."""
 
 from arctic_orchestration.event_log.ticks import FailedTick
-from arctic_orchestration_tests.schedules.simulated import World, at
-from arctic_orchestration_tests.schedules.test_engine import MakeWorld, job_rows, states
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at
+from arctic_orchestration_tests.schedules.test_engine import job_rows, states
 from arctic_orchestration_tests.schedules.test_hand_outs import SimulatedTicks, expire, with_ticks
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.schedules.constraints import only
-from arctic_orchestration_tests.schedules.simulated import at
-from arctic_orchestration_tests.schedules.test_engine import MakeWorld, job_rows, schedule, states
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, at, schedule
+from arctic_orchestration_tests.schedules.test_engine import job_rows, states
 
 
 def test_a_manual_run_of_the_target_counts(world: MakeWorld) -> None:

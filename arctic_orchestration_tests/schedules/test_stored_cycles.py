@@ -1,6 +1,6 @@
 """Cycles among schedules that are stored, or are about to be."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,7 @@ from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_cycles import stored_cycles
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.schedules.views.explanation import explain_schedule
-from arctic_orchestration_tests.schedules.simulated import World, at
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at
 
 CODE = Inventory(
     jobs=frozenset({"rollup", "load"}),

@@ -1,6 +1,6 @@
 """What happens to events and jobs while a schedule is suspended, in each of the four modes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +13,7 @@ from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_history import history_of
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import job_events, jobs
-from arctic_orchestration_tests.schedules.simulated import World, at
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at
 
 
 def schedule(mode: str, **fields: Any) -> Schedule:

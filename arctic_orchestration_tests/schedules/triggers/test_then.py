@@ -1,6 +1,5 @@
 """``then``: a tick first, and then arrivals after it."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from arctic_orchestration.schedules import control, engine
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
-from arctic_orchestration_tests.schedules.simulated import World, at
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, at
 from arctic_orchestration_tests.schedules.simulator.test_simulator import (
     arrives,
     happens,
@@ -18,7 +17,6 @@ from arctic_orchestration_tests.schedules.simulator.test_simulator import (
     simulated,
 )
 
-MakeWorld = Callable[[Sequence[Schedule]], World]
 HOURLY = on.cron("0 * * * *")
 BOTH = on.then(HOURLY, on.partitions("a") & on.partitions("b"))
 

@@ -1,6 +1,5 @@
 """Why a job is where it is, on both databases."""
 
-from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +12,6 @@ from arctic_orchestration.schedules import control, job_control
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.lookup import job_by_id_part, location_by_name
-from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import Arrivals, Partitions, on
 from arctic_orchestration.schedules.views.documents import explanation_document
@@ -22,14 +20,7 @@ from arctic_orchestration.schedules.views.forecast import Moment, upcoming
 from arctic_orchestration.schedules.views.texts import one_line
 from arctic_orchestration.schedules.views.trigger_tree import tree
 from arctic_orchestration.state.tables import jobs, schedules
-from arctic_orchestration_tests.schedules.simulated import EPOCH, World, at
-
-MakeWorld = Callable[[Sequence[Schedule]], World]
-
-
-def schedule(name: str = "s", **fields: Any) -> Schedule:
-    fields = {"target": "rollup", "trigger": on.partitions("raw/a"), "enabled": True, **fields}
-    return Schedule(name=name, **fields)
+from arctic_orchestration_tests.schedules.simulated import EPOCH, MakeWorld, World, at, schedule
 
 
 def of_schedule(world: World, seconds: float, name: str = "s") -> Explanation:

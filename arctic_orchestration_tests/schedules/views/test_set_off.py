@@ -1,7 +1,5 @@
 """What an event set off, who holds what, and what was decided, on both databases."""
 
-from collections.abc import Callable, Sequence
-
 import pytest
 import sqlalchemy as sa
 from pydantic_core import to_json
@@ -17,10 +15,9 @@ from arctic_orchestration.schedules.views.event_effects import Span
 from arctic_orchestration.schedules.views.holders import holders_by_resource, waiting_by_resource
 from arctic_orchestration.schedules.views.set_off import newest_events, set_off
 from arctic_orchestration.state.tables import events, jobs
-from arctic_orchestration_tests.schedules.simulated import World, at
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at
 from arctic_orchestration_tests.statements import statements_of
 
-MakeWorld = Callable[[Sequence[Schedule]], World]
 SPARK = [only.concurrency(1, group="spark")]
 
 

@@ -1,8 +1,7 @@
 """Why a schedule did not launch at a moment, on both databases."""
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -11,21 +10,14 @@ from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.lookup import location_by_name
-from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.schedules.views.why_not import why_not
 from arctic_orchestration.schedules.views.why_not_answer import WhyNot
 from arctic_orchestration.state.audit import Actor
-from arctic_orchestration_tests.schedules.simulated import World, at
+from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at, schedule
 
-MakeWorld = Callable[[Sequence[Schedule]], World]
 HOUR = 3600.0
-
-
-def schedule(name: str = "s", **fields: Any) -> Schedule:
-    fields = {"target": "rollup", "trigger": on.partitions("raw/a"), "enabled": True, **fields}
-    return Schedule(name=name, **fields)
 
 
 def answer_at(world: World, seconds: float, name: str = "s", now: float = 48 * HOUR) -> WhyNot:
