@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 import sqlalchemy as sa
@@ -26,14 +27,13 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import DatabaseUnavailable, Refused
 from arctic_orchestration.freshness import definitions, ownership, submissions
 from arctic_orchestration.freshness.owned_run import Running, token_problem
-from arctic_orchestration.freshness.ownership import LEASE, Acquired, Owner, Time
+from arctic_orchestration.freshness.ownership import Acquired, Owner
 from arctic_orchestration.freshness.run_outcomes import Outcomes
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState, owner_of
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.leases import Lease
 from arctic_orchestration.state.database import Database
-from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.freshness_tables import task_submissions
 
 _log = logging.getLogger("arctic.freshness")
@@ -53,8 +53,7 @@ def begun(
     submission: str,
     token: int,
     run_id: str,
-    life: timedelta = LEASE,
-    time: Time = database_time,
+    outcomes: Outcomes = Outcomes(),
 ) -> Iterator[Running]:
     """Begins a requested run; renews its lease while the block runs.
 
@@ -64,18 +63,13 @@ def begun(
         submission: from the run's tags.
         token: from the run's tags.
         run_id: Dagster's run id.
-        life: the duration of the lease.
-        time: the source of the time.
+        outcomes: with the duration of the lease, and the source of the time.
 
     Errors:
         Refused: the token is no longer the task's. Nothing was touched.
         DatabaseUnavailable: it did not answer within ten minutes.
     """
-    outcomes = Outcomes(life=life, time=time)
-
-    def begin() -> Submission:
-        return _begin(database, outcomes, task, submission, token, run_id)
-
+    begin = partial(_begin, database, outcomes, task, submission, token, run_id)
     yield from _renewed(database, outcomes, begin)
 
 
@@ -87,8 +81,7 @@ def acquired_manually(
     cluster: str,
     location: str,
     run_id: str,
-    life: timedelta = LEASE,
-    time: Time = database_time,
+    outcomes: Outcomes = Outcomes(),
 ) -> Iterator[Running]:
     """Acquires a task, however fresh it is, for a run that a person started in Dagster.
 
@@ -96,13 +89,8 @@ def acquired_manually(
         Refused: another run owns the task; the message names it.
         DatabaseUnavailable: it did not answer within ten minutes.
     """
-    outcomes = Outcomes(life=life, time=time)
     holder = Owner(cluster=cluster, location=location, run_id=run_id)
-
-    def begin() -> Submission:
-        return _acquire(database, outcomes, task, holder)
-
-    yield from _renewed(database, outcomes, begin)
+    yield from _renewed(database, outcomes, partial(_acquire, database, outcomes, task, holder))
 
 
 def _renewed(
@@ -223,8 +211,7 @@ def step_begun(
     submission: str,
     token: int,
     run_id: str,
-    life: timedelta = LEASE,
-    time: Time = database_time,
+    outcomes: Outcomes = Outcomes(),
 ) -> str | None:
     """Verifies the token when a step of a requested run begins, and renews the lease.
 
@@ -237,14 +224,13 @@ def step_begun(
     Errors:
         DatabaseUnavailable: it did not answer.
     """
-    outcomes = Outcomes(life=life, time=time)
     with database.begin() as tx:
         owning = submissions.by_id(tx, submission, lock=True)
         if owning is not None and owning.state.owns and owning.token == token:
             if _has_another_run(owning, run_id):
                 return f"task {owning.task}: token {token} is used by run {owning.run_id}"
             if outcomes.renew(tx, owning, run_id=run_id):
-                _with_run(tx, outcomes, owning, token, run_id, time(tx))
+                _with_run(tx, outcomes, owning, token, run_id, outcomes.time(tx))
                 return None
     problem = token_problem(database, submission, token)
     return problem or f"token {token} of submission {submission} is over"

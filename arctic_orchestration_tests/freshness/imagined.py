@@ -1,7 +1,7 @@
 """Clusters over one state database whose runs are imagined: nothing runs until a test says so."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,8 +14,9 @@ from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.lifecycle import Lifecycle, TaskRequest, TickResult
 from arctic_orchestration.freshness.owned_run import Running
 from arctic_orchestration.freshness.ownership import TaskRow
+from arctic_orchestration.freshness.run_outcomes import Outcomes
 from arctic_orchestration.freshness.run_requests import TOKEN_TAG
-from arctic_orchestration.freshness.run_start import begun
+from arctic_orchestration.freshness.run_start import acquired_manually, begun
 from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
 from arctic_orchestration.state.database import Database
@@ -159,8 +160,7 @@ class Place:
                 submission=run.request.submission,
                 token=int(run.tags[TOKEN_TAG]),
                 run_id=run.run_id,
-                life=LIFE,
-                time=self.world.clock,
+                outcomes=self.world.outcomes,
             )
         )
 
@@ -187,6 +187,11 @@ class World:
         self.clock = Clock()
         self.places: list[Place] = []
 
+    @property
+    def outcomes(self) -> Outcomes:
+        """By the clock, and with short leases."""
+        return Outcomes(life=LIFE, time=self.clock)
+
     def place(self, *tasks: TaskSpec, cluster: str = "east", location: str = "lake") -> Place:
         """Another code location, whose tasks are registered by its first tick."""
         made = Place(self, cluster, location, tasks)
@@ -208,6 +213,19 @@ class World:
             if not new and not self._some_are_due():
                 return made
             made += new
+
+    def started_manually(
+        self, task: str, *, cluster: str = "east", location: str = "lake"
+    ) -> AbstractContextManager[Running]:
+        """The run ``r`` that a user started in Dagster."""
+        return acquired_manually(
+            self.state,
+            task=task,
+            cluster=cluster,
+            location=location,
+            run_id="r",
+            outcomes=self.outcomes,
+        )
 
     def _some_are_due(self) -> bool:
         """Whether a tick has left something to the next, as it took too long."""

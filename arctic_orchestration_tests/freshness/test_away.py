@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
 from arctic_orchestration.freshness import ownership, run_start, submissions
 from arctic_orchestration.freshness.owned_run import Running
+from arctic_orchestration.freshness.run_outcomes import Outcomes
 from arctic_orchestration.freshness.run_start import acquired_manually, begun
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration.state.database import Database
@@ -31,7 +32,12 @@ def impatient(state: Database, database_url: str) -> Iterator[Database]:
 
 def _manually(database: Database, life: timedelta) -> AbstractContextManager[Running]:
     return acquired_manually(
-        database, task="flights", cluster="east", location="lake", run_id="r", life=life
+        database,
+        task="flights",
+        cluster="east",
+        location="lake",
+        run_id="r",
+        outcomes=Outcomes(life=life),
     )
 
 
@@ -133,7 +139,7 @@ def test_a_run_that_has_not_begun_waits_for_the_database(
     monkeypatch.setattr("arctic_orchestration.freshness.run_start._RETRY_SECONDS", 0.01)
     with begun(
         state_of_run := world.state, task="flights", submission=submission.id, token=1, run_id="r",
-        time=world.clock,
+        outcomes=world.outcomes,
     ) as running:  # fmt: skip
         assert state_of_run is running.database
         running.publish()

@@ -2,7 +2,6 @@
 
 from contextlib import ExitStack
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,12 +14,11 @@ from arctic_orchestration.freshness.ended_submissions import (
     note_reported,
     unreported,
 )
-from arctic_orchestration.freshness.run_start import acquired_manually
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import task_submissions
-from arctic_orchestration_tests.freshness.imagined import LIFE, NOON, World, spec
+from arctic_orchestration_tests.freshness.imagined import NOON, World, spec
 
 
 def found(world: World, cluster: str, location: str, *, limit: int = 9) -> list[str]:
@@ -100,8 +98,7 @@ def test_a_run_outside_of_any_location_is_found_where_its_task_is_declared(world
     """Nobody else would."""
     world.place(spec("a"))
     world.place(spec("b"), location="reports")
-    given: dict[str, Any] = {"task": "a", "cluster": "east", "location": "local", "run_id": "mine"}
-    with acquired_manually(world.state, **given, life=LIFE, time=world.clock) as running:
+    with world.started_manually("a", location="local") as running:
         running.publish()
     assert found(world, "east", "reports") == []
     (id,) = found(world, "east", "lake")

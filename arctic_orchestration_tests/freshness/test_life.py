@@ -142,21 +142,20 @@ def test_the_first_step_of_a_job_reports_that_its_run_has_begun(world: World) ->
     east.tick()
     (run,) = east.waiting_runs()
 
-    def step(token: int) -> str | None:
+    def step(token: int, run_id: str = run.run_id) -> str | None:
         return step_begun(
-            world.state, submission=submission.id, token=token, run_id=run.run_id, time=world.clock
-        )
-
-    def of_another_run() -> str | None:
-        return step_begun(
-            world.state, submission=submission.id, token=1, run_id="again", time=world.clock
+            world.state,
+            submission=submission.id,
+            token=token,
+            run_id=run_id,
+            outcomes=world.outcomes,
         )
 
     assert str(step(2)).startswith(f"task report: token 2 of {submission.id}-1 ")
     assert world.state_of(submission) is SubmissionState.ACQUIRED
     assert step(1) is None
     assert step(1) is None
-    assert of_another_run() == f"task report: token 1 is used by run {run.run_id}"
+    assert step(1, "again") == f"task report: token 1 is used by run {run.run_id}"
     assert world.state_of(submission) is SubmissionState.RUNNING
     with world.state.read() as tx:
         steps = [one.step for _, one in events_of(tx, task="report")]
@@ -185,7 +184,11 @@ def test_a_run_that_reports_while_it_is_looked_up_is_not_gone(world: World) -> N
             self.request_run(request)
             (run_id,) = self.known
             problem = step_begun(
-                world.state, submission=submission.id, token=1, run_id=run_id, time=world.clock
+                world.state,
+                submission=submission.id,
+                token=1,
+                run_id=run_id,
+                outcomes=world.outcomes,
             )
             assert problem is None
             return found

@@ -4,7 +4,6 @@ import pytest
 
 from arctic_orchestration.errors import Refused
 from arctic_orchestration.freshness.run_reconciler import NOWHERE
-from arctic_orchestration.freshness.run_start import acquired_manually
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
 
@@ -12,10 +11,7 @@ from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
 def test_a_run_that_a_person_started_gives_its_task_back_when_it_fails(world: World) -> None:
     """At once, and whoever shared it makes the task instead."""
     east = world.place(spec("flights"))
-    manual_run = acquired_manually(
-        world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
-        time=world.clock,
-    )  # fmt: skip
+    manual_run = world.started_manually("flights")
     with pytest.raises(ZeroDivisionError), manual_run as running:
         (submission,) = east.submit("flights")
         east.tick()
@@ -37,10 +33,7 @@ def test_a_run_that_a_person_started_outside_of_any_location_is_looked_after_too
 ) -> None:
     """Its process was killed: whichever location of the cluster ticks says so."""
     east = world.place(spec("flights"))
-    with acquired_manually(
-        world.state, task="flights", cluster="east", location=NOWHERE, run_id="r", life=LIFE,
-        time=world.clock,
-    ) as running:  # fmt: skip
+    with world.started_manually("flights", location=NOWHERE) as running:
         world.clock.passes(seconds=61)
         east.tick()
         assert world.state_of(running.submission) is SubmissionState.LOST
@@ -50,13 +43,7 @@ def test_a_run_that_a_person_started_outside_of_any_location_is_looked_after_too
 
 def test_a_manual_run_that_begins_again_has_its_lease_from_then_on(world: World) -> None:
     """As after an answer that was lost: it trusts the lease as if it had just been taken."""
-    first, again = (
-        acquired_manually(
-            world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
-            time=world.clock,
-        )
-        for _ in range(2)
-    )  # fmt: skip
+    first, again = (world.started_manually("flights") for _ in range(2))
     with first as running:
         world.clock.passes(seconds=50)
         with again as repeated:
@@ -68,10 +55,7 @@ def test_a_manual_run_that_was_superseded_is_not_requested_again(world: World) -
     """A person started it, and it is over; the other one's run is what there is."""
     east = world.place(spec("flights"), cluster="east")
     west = world.place(spec("flights"), cluster="west")
-    with acquired_manually(
-        world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
-        time=world.clock,
-    ) as running:  # fmt: skip
+    with world.started_manually("flights") as running:
         world.clock.passes(seconds=61)
         west.submit("flights", force=True)
         west.tick()

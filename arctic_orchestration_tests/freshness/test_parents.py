@@ -10,11 +10,10 @@ import sqlalchemy as sa
 from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.freshness import definitions, submission_facts
 from arctic_orchestration.freshness.definitions import Definition
-from arctic_orchestration.freshness.run_start import acquired_manually
 from arctic_orchestration.freshness.skip_list import skip
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import SubmissionState
-from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
+from arctic_orchestration_tests.freshness.imagined import World, spec
 from arctic_orchestration_tests.patience import until
 
 
@@ -209,10 +208,7 @@ def test_a_parent_that_is_skipped_while_it_runs_goes_on_and_its_child_waits(worl
 def test_a_parent_whose_manual_run_failed_is_made_for_its_child(world: World) -> None:
     """Whoever waits did not ask for that run."""
     east = world.place(spec("delays", ["flights"]), spec("flights"))
-    manual_run = acquired_manually(
-        world.state, task="flights", cluster="east", location="lake", run_id="r", life=LIFE,
-        time=world.clock,
-    )  # fmt: skip
+    manual_run = world.started_manually("flights")
     with pytest.raises(ZeroDivisionError), manual_run:
         (submission,) = east.submit("delays")
         east.tick()

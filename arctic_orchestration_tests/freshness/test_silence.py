@@ -8,10 +8,9 @@ import pytest
 from arctic_orchestration.errors import Refused
 from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.freshness.run_reconciler import BEGINS_WITHIN
-from arctic_orchestration.freshness.run_start import acquired_manually
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import SubmissionState
-from arctic_orchestration_tests.freshness.imagined import LIFE, World, spec
+from arctic_orchestration_tests.freshness.imagined import World, spec
 
 
 def test_a_run_that_is_killed_is_taken_over_after_its_lease_and_publishes_nothing(
@@ -105,10 +104,7 @@ def test_a_run_that_was_superseded_leaves_its_submission_all_its_patience(world:
     east.tick()
     assert world.again(submission).deadline_at == world.clock.now + BEGINS_WITHIN
     world.clock.passes(hours=2)
-    with acquired_manually(
-        world.state, task="delays", cluster="west", location="lake", run_id="r", life=LIFE,
-        time=world.clock,
-    ):  # fmt: skip
+    with world.started_manually("delays", cluster="west"):
         east.tick()
     waiting = world.again(submission)
     assert waiting.state is SubmissionState.WAITING, waiting.reason

@@ -201,9 +201,7 @@ def owned_step(context: Context) -> Iterator[OwnedTask]:
     def show() -> str | None:
         nonlocal requested_at
         requested_at = steady.monotonic()
-        return step_begun(
-            database, submission=submission, token=token, run_id=context.run.run_id, life=LEASE
-        )
+        return step_begun(database, submission=submission, token=token, run_id=context.run.run_id)
 
     problem = insist(show)
     if problem is not None:

@@ -16,6 +16,7 @@ from typing import Any
 from arctic_orchestration.errors import DatabaseUnavailable, LeaseLost, Refused
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.lifecycle import Lifecycle, TaskRequest
+from arctic_orchestration.freshness.run_outcomes import Outcomes
 from arctic_orchestration.freshness.run_requests import TOKEN_TAG
 from arctic_orchestration.freshness.run_start import begun
 from arctic_orchestration.state.database import Database
@@ -136,7 +137,7 @@ def _run(
             submission=request.submission,
             token=request_fields["token"],
             run_id=run_id,
-            life=life,
+            outcomes=Outcomes(life=life),
         ) as running:
             note("begun", **request_fields)
             while request.task == "held" and not gate.exists():

@@ -28,6 +28,7 @@ from arctic_orchestration.freshness import ownership, submissions
 from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.lifecycle import Lifecycle
 from arctic_orchestration.freshness.owned_run import Running
+from arctic_orchestration.freshness.run_outcomes import Outcomes
 from arctic_orchestration.freshness.run_requests import TOKEN_TAG
 from arctic_orchestration.freshness.run_start import acquired_manually, begun
 from arctic_orchestration.state.database import Database
@@ -127,7 +128,7 @@ def _make_manually(database: Database, luck: random.Random) -> None:
                 cluster=MANUAL,
                 location="lake",
                 run_id=f"{os.getpid()}.{runs}",
-                life=LIFE,
+                outcomes=Outcomes(life=LIFE),
             ) as running:
                 _work(running, luck)
         except Refused:
@@ -163,7 +164,7 @@ def _make_what_is_requested(database: Database, luck: random.Random) -> None:
                 submission=request.submission,
                 token=int(request.tags[TOKEN_TAG]),
                 run_id=f"{os.getpid()}.{runs}",
-                life=LIFE,
+                outcomes=Outcomes(life=LIFE),
             ) as running:
                 _work(running, luck)
         except (Refused, DatabaseUnavailable):
