@@ -100,7 +100,7 @@ def _plant_jobs(database: Database) -> None:
 
 
 def _plant_runs(tx: sa.Connection) -> None:
-    pauses.pause(tx, "default", "queue", "low", "maintenance", at(_MINUTE), actor="ada")
+    pauses.store(tx, "default", "queue", "low", "maintenance", at(_MINUTE), actor="ada")
     (pause,) = pauses.manual_pauses(tx, "default")
     paused = Wait(gate=f"paused:queue:low:{pause.at}", reason=pause.text)
     backfill = {f"backfill of 2013-{month:02}": paused for month in range(1, 13)}

@@ -52,7 +52,7 @@ class Pause:
 Paused = Mapping[tuple[Pausable, str], Pause]
 
 
-def pause(
+def store(
     tx: sa.Connection,
     cluster: str,
     kind: str,
@@ -60,37 +60,15 @@ def pause(
     reason: str,
     now: datetime,
     *,
+    paused: bool = True,
     actor: str = "",
 ) -> None:
-    """Pauses a queue or group from the next pass on; its active runs go on."""
-    _set(tx, cluster, Pausable(kind), name, True, reason, now, actor)
-
-
-def resume(
-    tx: sa.Connection,
-    cluster: str,
-    kind: str,
-    name: str,
-    now: datetime,
-    *,
-    configured_as_paused: bool = True,
-    actor: str = "",
-) -> None:
-    """Resumes a queue or group from the next pass on.
-
-    Over a configured pause this is stored until the next manual change. Without one, the stored
-    pause is deleted, so that a pause configured later takes effect.
-    """
-    if configured_as_paused:
-        _set(tx, cluster, Pausable(kind), name, False, "", now, actor)
-        return
-    tx.execute(
-        sa.delete(queue_pauses).where(
-            queue_pauses.c.cluster == cluster,
-            queue_pauses.c.kind == Pausable(kind).value,
-            queue_pauses.c.name == name,
-        )
+    """Pauses or resumes a queue or group from the next pass on; its active runs go on."""
+    values = {"paused": paused, "reason": reason, "at": now, "actor": actor}
+    new = dialect.insert(tx, queue_pauses).values(
+        cluster=cluster, kind=Pausable(kind).value, name=name, **values
     )
+    tx.execute(new.on_conflict_do_update(index_elements=["cluster", "kind", "name"], set_=values))
 
 
 def manual_pauses(tx: sa.Connection, cluster: str) -> list[Pause]:
@@ -144,14 +122,19 @@ def change(
     paused: bool,
     reason: str = "",
 ) -> None:
-    """Pauses or resumes a queue or group of the actor's cluster, for the audit log, too."""
-    if paused:
-        pause(tx, actor.cluster, kind, name, reason, now, actor=actor.name)
+    """Pauses or resumes a queue or group of the actor's cluster, for the audit log, too.
+
+    A resume over a configured pause is stored until the next manual change. Without one, the
+    stored pause is deleted, so that a pause configured later takes effect.
+    """
+    cluster = actor.cluster
+    if paused or (kind is Pausable.QUEUE and rules.queues[name].paused):
+        because = reason if paused else ""
+        store(tx, cluster, kind, name, because, now, paused=paused, actor=actor.name)
     else:
-        configured = kind is Pausable.QUEUE and rules.queues[name].paused
-        resume(
-            tx, actor.cluster, kind, name, now, configured_as_paused=configured, actor=actor.name
-        )
+        col = queue_pauses.c
+        mine = (col.cluster == cluster, col.kind == kind.value, col.name == name)
+        tx.execute(sa.delete(queue_pauses).where(*mine))
     action = "pause" if paused else "resume"
     audit.record(tx, actor, "queues", action, name, kind=kind.value, reason=reason)
 
@@ -177,20 +160,3 @@ def check_known(rules: Rules, kind: Pausable, name: str) -> None:
 
 def _configured(rules: Rules, kind: Pausable) -> Mapping[str, object]:
     return rules.queues if kind is Pausable.QUEUE else rules.groups
-
-
-def _set(
-    tx: sa.Connection,
-    cluster: str,
-    kind: Pausable,
-    name: str,
-    paused: bool,
-    reason: str,
-    now: datetime,
-    actor: str,
-) -> None:
-    values = {"paused": paused, "reason": reason, "at": now, "actor": actor}
-    new = dialect.insert(tx, queue_pauses).values(
-        cluster=cluster, kind=kind.value, name=name, **values
-    )
-    tx.execute(new.on_conflict_do_update(index_elements=["cluster", "kind", "name"], set_=values))

@@ -12,8 +12,7 @@ from arctic_orchestration.run_queue.pauses import (
     check_known,
     in_force,
     manual_pauses,
-    pause,
-    resume,
+    store,
 )
 from arctic_orchestration.run_queue.rules import Rules
 from arctic_orchestration.state.database import Database
@@ -51,15 +50,15 @@ def test_without_a_word_only_what_is_configured_is_paused(database: Database) ->
 def test_a_queue_and_a_group_are_paused_and_resumed(database: Database) -> None:
     """Each by itself."""
     with database.begin() as tx:
-        pause(tx, "default", "queue", "high", "maintenance", NOON)
-        pause(tx, "default", "group", "warehouse", "", NOON)
+        store(tx, "default", "queue", "high", "maintenance", NOON)
+        store(tx, "default", "group", "warehouse", "", NOON)
     found = paused(database)
     assert found.keys() == {LOW, HIGH, (Pausable.GROUP, "warehouse")}
     assert found[HIGH].text == "queue high is paused since 2026-03-02 12:00:00Z (maintenance)"
     text = found[Pausable.GROUP, "warehouse"].text
     assert text == "group warehouse is paused since 2026-03-02 12:00:00Z"
     with database.begin() as tx:
-        resume(tx, "default", "queue", "high", LATER)
+        store(tx, "default", "queue", "high", "", LATER, paused=False)
     assert paused(database).keys() == {LOW, (Pausable.GROUP, "warehouse")}
 
 
@@ -68,19 +67,19 @@ def test_what_is_configured_as_paused_is_resumed_manually_and_paused_again(
 ) -> None:
     """What was set last stands over the configuration."""
     with database.begin() as tx:
-        resume(tx, "default", "queue", "low", NOON)
+        store(tx, "default", "queue", "low", "", NOON, paused=False)
     assert paused(database) == {}
     with database.begin() as tx:
-        pause(tx, "default", "queue", "low", "again", LATER)
+        store(tx, "default", "queue", "low", "again", LATER)
     assert paused(database)[LOW].text == "queue low is paused since 2026-03-02 13:00:00Z (again)"
 
 
 def test_of_two_words_the_last_one_stands(database: Database) -> None:
     """With its reason and its time; a word is kept once."""
     with database.begin() as tx:
-        pause(tx, "default", "queue", "high", "first", NOON)
-        pause(tx, "default", "queue", "high", "second", LATER)
-        pause(tx, "default", "queue", "low", "by hand", NOON)
+        store(tx, "default", "queue", "high", "first", NOON)
+        store(tx, "default", "queue", "high", "second", LATER)
+        store(tx, "default", "queue", "low", "by hand", NOON)
     found = paused(database)
     assert (found[HIGH].reason, found[HIGH].at) == ("second", LATER)
     assert found[LOW].reason == "by hand"
@@ -91,8 +90,8 @@ def test_of_two_words_the_last_one_stands(database: Database) -> None:
 def test_clusters_do_not_see_each_other(database: Database) -> None:
     """Two Dagster instances that share the database."""
     with database.begin() as tx:
-        pause(tx, "north", "queue", "high", "", NOON)
-        resume(tx, "south", "queue", "low", NOON)
+        store(tx, "north", "queue", "high", "", NOON)
+        store(tx, "south", "queue", "low", "", NOON, paused=False)
     assert paused(database, "north").keys() == {LOW, HIGH}
     assert paused(database, "south") == {}
     assert paused(database).keys() == {LOW}
@@ -102,14 +101,14 @@ def test_reasons_may_be_long_and_of_any_letters(database: Database) -> None:
     """As people write them."""
     reason = "Wartung am Lager – bis 18 Uhr; 'quoted' \"twice\" %s :x\n" + "ж" * 2000
     with database.begin() as tx:
-        pause(tx, "default", "queue", "high", reason, NOON)
+        store(tx, "default", "queue", "high", reason, NOON)
     assert paused(database)[HIGH].reason == reason
 
 
 def test_a_pause_that_is_rolled_back_was_none(database: Database) -> None:
     """It is part of the caller's transaction."""
     with pytest.raises(RuntimeError), database.begin() as tx:
-        pause(tx, "default", "queue", "high", "", NOON)
+        store(tx, "default", "queue", "high", "", NOON)
         raise RuntimeError
     assert paused(database).keys() == {LOW}
 
@@ -117,7 +116,7 @@ def test_a_pause_that_is_rolled_back_was_none(database: Database) -> None:
 def test_other_things_cannot_be_paused(database: Database) -> None:
     """There are queues and groups."""
     with database.begin() as tx, pytest.raises(ValueError, match="window"):
-        pause(tx, "default", "window", "nightly", "", NOON)
+        store(tx, "default", "window", "nightly", "", NOON)
 
 
 def test_names_that_no_rule_has_are_refused_with_those_that_there_are() -> None:
@@ -138,6 +137,6 @@ def test_names_that_no_rule_has_are_refused_with_those_that_there_are() -> None:
 def test_what_no_rule_has_any_more_is_not_paused(database: Database) -> None:
     """As every rule that is gone, it holds nothing."""
     with database.begin() as tx:
-        pause(tx, "default", "queue", "taken_out", "", NOON)
-        pause(tx, "default", "group", "taken_out", "", NOON)
+        store(tx, "default", "queue", "taken_out", "", NOON)
+        store(tx, "default", "group", "taken_out", "", NOON)
     assert paused(database).keys() == {LOW}

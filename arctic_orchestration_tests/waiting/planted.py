@@ -83,7 +83,7 @@ def plant_jobs(database: Database) -> None:
 
 def plant_runs(tx: sa.Connection) -> None:
     """Two behind a queue that ada paused, one behind a group, one behind a window."""
-    pauses.pause(tx, "default", "queue", "low", "maintenance", at(5), actor="ada")
+    pauses.store(tx, "default", "queue", "low", "maintenance", at(5), actor="ada")
     (pause,) = pauses.manual_pauses(tx, "default")
     paused = Wait(gate=f"paused:queue:low:{pause.at}", reason=pause.text)
     full = Wait(gate="group:spark", reason="group spark: 2 of 2 runs are in progress")

@@ -32,14 +32,14 @@ def test_what_is_paused_starts_nothing_until_it_is_resumed(
     with queue.database.begin() as tx:
         for kind, name in PAUSED:
             # The control: what another instance says of its own holds nothing here.
-            pauses.pause(tx, "elsewhere", kind, name, "maintenance", utc_now())
+            pauses.store(tx, "elsewhere", kind, name, "maintenance", utc_now())
     before = [queue.submit(job) for job in PAUSED.values()]
     for run in before:
         queue.wait_until_begun(run)
 
     with queue.database.begin() as tx:
         for kind, name in PAUSED:
-            pauses.pause(tx, CLUSTER, kind, name, "maintenance", utc_now())
+            pauses.store(tx, CLUSTER, kind, name, "maintenance", utc_now())
     queue.let_pass(1)  # in it there was no pause yet, perhaps
     held = [queue.submit(job) for job in PAUSED.values()]
     queue.let_pass()
@@ -52,7 +52,7 @@ def test_what_is_paused_starts_nothing_until_it_is_resumed(
 
     for (kind, name), run in zip(PAUSED, held, strict=True):
         with queue.database.begin() as tx:
-            pauses.resume(tx, CLUSTER, kind, name, utc_now())
+            pauses.store(tx, CLUSTER, kind, name, "", utc_now(), paused=False)
         queue.wait_until_begun(run)
 
 
@@ -60,7 +60,7 @@ def test_a_pause_outlives_the_daemon(run_queue: Callable[..., RunQueue]) -> None
     """Killed and started again, it knows of the queue paused by a person, or by configuration."""
     queue = run_queue(**RULES)
     with queue.database.begin() as tx:
-        pauses.pause(tx, CLUSTER, "queue", "bulk", "maintenance", utc_now())
+        pauses.store(tx, CLUSTER, "queue", "bulk", "maintenance", utc_now())
     queue.let_pass(1)
     held = [queue.submit("low"), queue.submit("report")]
     queue.kill_daemon()
@@ -69,6 +69,6 @@ def test_a_pause_outlives_the_daemon(run_queue: Callable[..., RunQueue]) -> None
     assert queue.begun(held) == []
     # A person's word stands over the configuration.
     with queue.database.begin() as tx:
-        pauses.resume(tx, CLUSTER, "queue", "later", utc_now())
+        pauses.store(tx, CLUSTER, "queue", "later", "", utc_now(), paused=False)
     queue.wait_until_begun(held[1])
     assert queue.is_queued(held[0])

@@ -239,7 +239,7 @@ def test_pauses_hold_as_they_were_read_last(
 ) -> None:
     """What was paused stays paused, what was not goes on; after it, what was said counts."""
     queue = ruled(groups=FEW, queues={"low": {"match": {"job": "bill"}}, "high": {}})
-    state.do(lambda tx: pauses.pause(tx, "default", "queue", "low", "maintenance", EVENING))
+    state.do(lambda tx: pauses.store(tx, "default", "queue", "low", "maintenance", EVENING))
     held, free = queue.submit("bill"), queue.submit("load")
     assert queue.iterate() == [free.run_id]
     state.break_()
@@ -251,7 +251,7 @@ def test_pauses_hold_as_they_were_read_last(
         "queue low is paused since 2026-03-02 21:59:50Z (maintenance)"
     ]
     state.mend()
-    state.do(lambda tx: pauses.resume(tx, "default", "queue", "low", clock.now))
+    state.do(lambda tx: pauses.store(tx, "default", "queue", "low", "", clock.now, paused=False))
     assert queue.iterate() == [held.run_id]
 
 
@@ -383,6 +383,6 @@ def test_a_file_that_was_replaced_is_read_again(
     for one in file.parent.glob(f"{file.name}*"):
         one.unlink()
     state.migrate()
-    state.do(lambda tx: pauses.pause(tx, "default", "queue", "low", "maintenance", EVENING))
+    state.do(lambda tx: pauses.store(tx, "default", "queue", "low", "maintenance", EVENING))
     queue.submit("bill")
     assert queue.iterate() == []
