@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from arctic_orchestration import migration_scripts, postgres_connections
+from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests import compiled_once, dagster_once, iceberg_once, without_fsync
 from arctic_orchestration_tests.lake.class_archive import ClassArchive
 from arctic_orchestration_tests.lake.sessions import FAST, FAST_JVM, OPTIONS
@@ -236,6 +237,20 @@ def database_url(
     templates.state_database(server, name)
     yield server.url(name)
     server.drop_database(name)
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """A fresh state database, once on each backend."""
+    made = Database(database_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def state(database: Database) -> Database:
+    """The same, where a lake's catalog has a database too."""
+    return database
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -48,13 +47,6 @@ def instance(
     dagster_on: str, dagster_instance: Callable[[str], dg.DagsterInstance]
 ) -> dg.DagsterInstance:
     return dagster_instance(dagster_on)
-
-
-@pytest.fixture
-def database(database_url: str) -> Any:
-    made = Database(database_url)
-    yield made
-    made.close()
 
 
 def engine_of(instance: dg.DagsterInstance, database: Database) -> Engine:

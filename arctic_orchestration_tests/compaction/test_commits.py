@@ -1,6 +1,6 @@
 """What the committer takes and reports, and that only one does for a table."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -19,24 +19,14 @@ from arctic_orchestration_tests.compaction.stored import (
     MIB,
     MINUTE,
     NOON,
-    opened,
     planned,
-    seen,
 )
 from arctic_orchestration_tests.present import present
 from arctic_orchestration_tests.standing_clock import Clock
 
+pytestmark = pytest.mark.usefixtures("two_tables")
+
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """A fresh state database with the tables ``lake.a`` and ``lake.b``, once on each backend."""
-    with opened(database_url) as made:
-        with made.begin() as tx:
-            seen(tx, "lake.a")
-            seen(tx, "lake.b")
-        yield made
 
 
 def merge(database: Database, clock: Clock, table: str, *plan: PlannedTask) -> list[str]:

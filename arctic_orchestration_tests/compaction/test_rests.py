@@ -1,6 +1,5 @@
 """Files that rest after a quarantine: how long, and what ends it."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -13,19 +12,11 @@ from arctic_orchestration.compaction.queue.backoff import length_of_rest
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.compaction.stored import MERGE, MINUTE, NOON, opened, planned, seen
+from arctic_orchestration_tests.compaction.stored import MERGE, MINUTE, NOON, planned
 from arctic_orchestration_tests.present import present
 from arctic_orchestration_tests.standing_clock import Clock
 
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """A fresh state database with the tables ``lake.a`` and ``lake.b``, once on each backend."""
-    with opened(database_url) as made:
-        with made.begin() as tx:
-            seen(tx, "lake.a")
-            seen(tx, "lake.b")
-        yield made
+pytestmark = pytest.mark.usefixtures("two_tables")
 
 
 def quarantine(tx: sa.Connection, clock: Clock, *paths: str) -> None:

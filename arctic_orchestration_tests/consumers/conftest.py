@@ -14,14 +14,6 @@ from arctic_orchestration_tests.standing_clock import Clock
 
 
 @pytest.fixture
-def state(database_url: str) -> Iterator[Database]:
-    """A fresh state database, once on each backend."""
-    database = Database(database_url)
-    yield database
-    database.close()
-
-
-@pytest.fixture
 def log() -> Log:
     """An empty log."""
     return Log()

@@ -1,21 +1,12 @@
 """A state database on each backend, and clusters whose runs are imagined."""
 
 import math
-from collections.abc import Iterator
 
 import pytest
 
 from arctic_orchestration.freshness import lifecycle
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.freshness.imagined import World
-
-
-@pytest.fixture
-def state(database_url: str) -> Iterator[Database]:
-    """A fresh state database, once on each backend."""
-    made = Database(database_url)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ holds 300 jobs, by default 20.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
@@ -23,15 +23,6 @@ pytestmark = pytest.mark.proof
 JOBS = 300 if os.environ.get("ARCTIC_PROOF") == "full" else 20
 #: when what holds the jobs lets go of them
 _OPEN = 3600.0
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """A state database, once on each backend."""
-    made = Database(database_url)
-    made.upgrade()
-    yield made
-    made.close()
 
 
 def _waiting(database: Database) -> int:

@@ -1,6 +1,5 @@
 """Queues and groups that people pause and resume, in the state database."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -26,13 +25,6 @@ RULES = Rules.parse(
     }
 )
 LOW, HIGH = (Pausable.QUEUE, "low"), (Pausable.QUEUE, "high")
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    made = Database(database_url)
-    yield made
-    made.close()
 
 
 def paused(database: Database, cluster: str = "default") -> dict[tuple[Pausable, str], Pause]:

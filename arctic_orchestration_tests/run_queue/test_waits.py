@@ -1,9 +1,6 @@
 """The reported waits of runs, in the state database."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-
-import pytest
 
 from arctic_orchestration.run_queue.plan import Wait
 from arctic_orchestration.run_queue.waits import (
@@ -22,13 +19,6 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LATER = NOON + timedelta(minutes=1)
 FULL = Wait(gate="group:few", reason="group few: 2 of 2 runs are in progress")
 SHUT = Wait(gate="window:night", reason="window night opens at 22:00")
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    made = Database(database_url)
-    yield made
-    made.close()
 
 
 def test_a_reported_wait_is_kept_until_the_next_report(database: Database) -> None:

@@ -1,18 +1,10 @@
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.schedules.simulated import World
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """A state database with the current schema, once on each backend."""
-    made = Database(database_url)
-    yield made
-    made.close()
 
 
 @pytest.fixture

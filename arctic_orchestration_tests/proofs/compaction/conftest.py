@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import lake_in
-from arctic_orchestration_tests.compaction.stored import opened
 from arctic_orchestration_tests.lake.sessions import RunningJvm
 from arctic_orchestration_tests.proofs.compaction.crew import Crew
 from arctic_orchestration_tests.proofs.compaction.killed import Killed
@@ -33,13 +32,6 @@ def catalog(lake: Path) -> Catalog:
 def writers_lake(lake: Path) -> Path:
     """Where the writers of tables find the catalog."""
     return lake
-
-
-@pytest.fixture
-def state(database_url: str) -> Iterator[Database]:
-    """A fresh state database, once on each backend."""
-    with opened(database_url) as made:
-        yield made
 
 
 @pytest.fixture
