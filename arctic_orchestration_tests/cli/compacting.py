@@ -1,5 +1,6 @@
 """A lake of small tables, and a state database, as the compaction commands open them."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 import pytest
@@ -30,6 +31,7 @@ from arctic_orchestration.compaction.work.attempts import Claim
 from arctic_orchestration.lake import ensure_table, open_catalog
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 
 ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
@@ -40,6 +42,12 @@ _ARROW = pa.schema([pa.field("day", pa.string(), nullable=False), pa.field("n", 
 
 #: three files of a partition are worth merging, however young they are
 THREE = {"arctic.compaction.minor.min-files": "3"}
+
+
+def document(arctic: Callable[..., Outcome], *arguments: str) -> dict[str, Any]:
+    """What a command says to programs."""
+    found: dict[str, Any] = json.loads(arctic("compaction", *arguments, "--json").out)
+    return found
 
 
 @dataclass(frozen=True)

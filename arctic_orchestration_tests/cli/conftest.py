@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from arctic_orchestration.cli.doctor import run_queue_checks
@@ -105,6 +106,18 @@ def world(
 
     yield make
     database.close()
+
+
+@pytest.fixture
+def instance(
+    backend: str,
+    dagster_instance: Callable[[str], dg.DagsterInstance],
+    monkeypatch: pytest.MonkeyPatch,
+) -> dg.DagsterInstance:
+    """The instance that the environment names."""
+    made = dagster_instance(backend)
+    monkeypatch.setenv("DAGSTER_HOME", made.root_directory)
+    return made
 
 
 class Clock:

@@ -1,11 +1,9 @@
 """``arctic compaction expire-snapshots``, ``remove-orphans`` and ``rewrite-manifests``."""
 
-import json
 import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.table import Table
@@ -13,18 +11,12 @@ from pyiceberg.table import Table
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.cli import maintenance
 from arctic_orchestration.compaction.work.output_paths import directory_of
-from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake
+from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, document, lake
 from arctic_orchestration_tests.cli.conftest import Outcome
 
 __all__ = ["lake"]
 
 Command = Callable[..., Outcome]
-
-
-def document(arctic: Command, *arguments: str) -> dict[str, Any]:
-    """What a command says to programs."""
-    found: dict[str, Any] = json.loads(arctic("compaction", *arguments, "--json").out)
-    return found
 
 
 def snapshots(table: Table) -> list[int]:

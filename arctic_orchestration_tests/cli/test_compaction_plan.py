@@ -1,10 +1,8 @@
 """``arctic compaction plan`` and ``explain``."""
 
-import json
 from collections.abc import Callable
 from dataclasses import fields
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -13,18 +11,18 @@ from arctic_orchestration.compaction.planning.policy import PREFIX, Policy
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.work import workers
 from arctic_orchestration.errors import InvalidDefinition
-from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake, moment_of
+from arctic_orchestration_tests.cli.compacting import (
+    ON_SQLITE,
+    SmallLake,
+    document,
+    lake,
+    moment_of,
+)
 from arctic_orchestration_tests.cli.conftest import Outcome
 
 __all__ = ["lake"]
 
 Command = Callable[..., Outcome]
-
-
-def document(arctic: Command, *arguments: str) -> dict[str, Any]:
-    """What a command says to programs."""
-    found: dict[str, Any] = json.loads(arctic("compaction", *arguments, "--json").out)
-    return found
 
 
 def test_a_dry_run_shows_files_bins_and_reasons_and_changes_nothing(

@@ -54,18 +54,6 @@ def test_an_unknown_location_is_refused_with_those_there_are(
         assert tx.execute(sa.select(locations.c.storage_id)).scalar() == "old"
 
 
-@pytest.fixture
-def instance(
-    backend: str,
-    dagster_instance: Callable[[str], dg.DagsterInstance],
-    monkeypatch: pytest.MonkeyPatch,
-) -> dg.DagsterInstance:
-    """The instance that the environment names."""
-    made = dagster_instance(backend)
-    monkeypatch.setenv("DAGSTER_HOME", made.root_directory)
-    return made
-
-
 class Lake:
     """A location that follows a real instance and takes each arrival of raw/a."""
 

@@ -16,18 +16,6 @@ from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.schedules.simulated import World
 
 
-@pytest.fixture
-def instance(
-    backend: str,
-    dagster_instance: Callable[[str], dg.DagsterInstance],
-    monkeypatch: pytest.MonkeyPatch,
-) -> dg.DagsterInstance:
-    """The instance that the environment names."""
-    made = dagster_instance(backend)
-    monkeypatch.setenv("DAGSTER_HOME", made.root_directory)
-    return made
-
-
 def test_an_announcement_is_seen_by_the_feed(
     instance: dg.DagsterInstance, arctic: Callable[..., Outcome]
 ) -> None:

@@ -28,10 +28,16 @@ PAUSE_WHEN_REFUSED = 0.05
 
 
 def entry(partition: str, *, size: int = 100) -> EventLogEntry:
-    """The entry that ``report_runless_asset_event`` makes of a materialization."""
-    materialization = dg.AssetMaterialization(
-        list(ASSET), partition=partition, metadata={"bytes": size, "rows": 3}
+    """The entry of a partition of raw/flights."""
+    return entry_of(
+        dg.AssetMaterialization(
+            list(ASSET), partition=partition, metadata={"bytes": size, "rows": 3}
+        )
     )
+
+
+def entry_of(materialization: dg.AssetMaterialization) -> EventLogEntry:
+    """The entry that ``report_runless_asset_event`` makes of a materialization."""
     return EventLogEntry(  # type: ignore[no-untyped-call]
         user_message="",
         level=20,

@@ -13,10 +13,10 @@ from typing import Any
 
 import dagster as dg
 import psycopg2
-from dagster import DagsterEvent, DagsterEventType, DagsterInstance, EventLogEntry
-from dagster._core.events import StepMaterializationData
+from dagster import DagsterInstance, EventLogEntry
 from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
-from dagster._time import get_current_timestamp
+
+from arctic_orchestration_tests.event_log.writers import entry_of
 
 _TOGETHER = 20
 _OPEN_SECONDS = 0.02
@@ -29,20 +29,7 @@ def arrivals_of(writer: int, count: int, assets: int) -> list[tuple[int, str]]:
 
 def entry(asset: int, partition: str) -> EventLogEntry:
     """What Dagster stores of a materialization that was reported from outside of a run."""
-    materialization = dg.AssetMaterialization(["raw", f"a{asset}"], partition=partition)
-    return EventLogEntry(  # type: ignore[no-untyped-call]
-        user_message="",
-        level=20,
-        job_name="",
-        run_id="",
-        error_info=None,
-        timestamp=get_current_timestamp(),
-        dagster_event=DagsterEvent(
-            event_type_value=DagsterEventType.ASSET_MATERIALIZATION.value,
-            job_name="",
-            event_specific_data=StepMaterializationData(materialization, []),
-        ),
-    )
+    return entry_of(dg.AssetMaterialization(["raw", f"a{asset}"], partition=partition))
 
 
 def write(home: str, dsn: str, writer: int, count: int, assets: int, together: Barrier) -> None:
