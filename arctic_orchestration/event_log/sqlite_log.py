@@ -189,8 +189,8 @@ class SqliteLog:
                 (after, *TYPES, limit),
             )
         more = len(rows) >= limit
-        added = [_mark_of_row(row) for row in _remembered(rows)]
-        tail = [*tail, *map(_witness_of_row, rows[-TAIL:])][-TAIL:]
+        added = [_mark(_marked(row)) for row in _remembered(rows)]
+        tail = [*tail, *(_witness(_marked(row)) for row in rows[-TAIL:])][-TAIL:]
         return rows, _state_of([*trail, *added], tail), more
 
     def end(self) -> dict[str, Any]:
@@ -297,13 +297,10 @@ def _witness(row: Row) -> Witness:
     return row[0], row[4], row[1], row[3]
 
 
-def _witness_of_row(row: Row) -> Witness:
-    return row[0], row[3], row[5], row[2]
-
-
-def _mark_of_row(row: Row) -> Mark:
+def _marked(row: Row) -> Row:
+    """Returns the columns by which a row of the feed is recognised again."""
     number, kind, stamp, asset, partition, run_id, _ = row
-    return _mark((number, run_id, kind, stamp, asset, partition))
+    return number, run_id, kind, stamp, asset, partition
 
 
 def _remembered(rows: Sequence[Row]) -> list[Row]:

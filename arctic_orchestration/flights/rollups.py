@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from arctic_orchestration.lake.schema import spark_schema
+from arctic_orchestration.lake.table_reader import literal_path
 
 
 def landed_rows(
@@ -22,7 +23,7 @@ def landed_rows(
     kinds = spark_schema(schema)
     columns = StructType([kinds[name] for name in header])
     read = spark.read.csv(
-        [_literal(path) for path in paths],
+        [literal_path(str(path)) for path in paths],
         schema=columns,
         header=True,
         enforceSchema=False,
@@ -73,8 +74,3 @@ def delay_summary(routes: DataFrame, weather: DataFrame) -> DataFrame:
         F.max("wind_speed").alias("strongest_wind"),
     )
     return delays.join(days, ["flight_date", "origin"], "left")
-
-
-def _literal(path: Path) -> str:
-    # For Spark, a path is a pattern.
-    return "".join(f"\\{letter}" if letter in "{}[]*?\\" else letter for letter in str(path))

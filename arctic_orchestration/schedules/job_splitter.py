@@ -45,7 +45,7 @@ def by_partition(queue: JobQueue, job: Job, *, coalesce: bool) -> None:
         queue.change(job, waiting_for=None, partition_start=key, partition_end=key)
         return
     partitions = partitions_of(queue, job)
-    slots = {_slot(partition): partition for partition in partitions or [""]}
+    slots = {f"partition:{partition}": partition for partition in partitions or [""]}
     waiting = {}
     if coalesce:
         found = queue.load(
@@ -105,10 +105,6 @@ def join(queue: JobQueue, job: Job, others: Sequence[Job], keys: Sequence[str]) 
 def joined_text(start: str, end: str) -> str:
     """Returns the reason of a job that joined the run of a range."""
     return f"it joined the run of {start} to {end}"
-
-
-def _slot(partition: str) -> str:
-    return f"partition:{partition}"
 
 
 def _part(queue: JobQueue, job: Job, start: str | None, end: str | None, slot: str | None) -> Job:

@@ -252,7 +252,7 @@ class RepositoryTargets:
         if not partitions:
             return None
         name = target.job or ", ".join(target.assets)
-        definitions = self._partitions_definitions(target)
+        definitions = definitions_of(self._repository, target)
         if len(definitions) != 1:
             found = "no partitions" if not definitions else "partitions of several kinds"
             return f"{name} has {found}, and a run of {min(partitions)} was requested"
@@ -362,11 +362,7 @@ class RepositoryTargets:
 
     def partitions_definition(self, target: Target) -> dg.PartitionsDefinition[Any] | None:
         """Returns the target's partitions definition, or None."""
-        return next(iter(self._partitions_definitions(target)), None)
-
-    def _partitions_definitions(self, target: Target) -> list[dg.PartitionsDefinition[Any]]:
-        """Returns the different partitions definitions of the target's parts."""
-        return definitions_of(self._repository, target)
+        return next(iter(definitions_of(self._repository, target)), None)
 
 
 def _some(names: Iterable[str]) -> str:
