@@ -54,7 +54,7 @@ class Marks:
 @lru_cache(maxsize=65_536)
 def marks_of(pairs: tuple[tuple[str, str], ...]) -> Marks:
     """Returns the shared object for these tags."""
-    prefix = tagging.rate_key("")
+    prefix = tagging.Kind.RATE.key("")
     return Marks(
         pairs=pairs,
         queue=dict(pairs).get(tagging.QUEUE),

@@ -33,9 +33,9 @@ class Counts:
             self.in_tag.update(run.tags.items())
             for name in run.standing.groups:
                 self.in_group[name] += 1
-                self.strays[name] += tagging.group_key(name) not in run.tags
+                self.strays[name] += tagging.Kind.GROUP.key(name) not in run.tags
                 key = tagging.program_key(name)
                 self.in_program[name, run.program_under(key)] += 1
                 self.program_strays[name, run.program] += key not in run.tags
             for name in run.standing.intervals:
-                self.in_interval[name, run.program_under(tagging.interval_key(name))] += 1
+                self.in_interval[name, run.program_under(tagging.Kind.INTERVAL.key(name))] += 1

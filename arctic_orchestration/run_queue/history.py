@@ -23,7 +23,7 @@ from arctic_orchestration.run_queue.rules import Rules
 #: the clocks of hosts differ by less
 _AHEAD = timedelta(minutes=1)
 
-_RATE, _INTERVAL = tagging.rate_key(""), tagging.interval_key("")
+_RATE, _INTERVAL = tagging.Kind.RATE.key(""), tagging.Kind.INTERVAL.key("")
 
 
 class History:

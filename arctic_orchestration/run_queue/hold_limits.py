@@ -7,7 +7,7 @@ from typing import Any
 from arctic_orchestration.run_queue import tags as tagging
 from arctic_orchestration.run_queue.limits import Limit, merged
 from arctic_orchestration.run_queue.rules import Rules
-from arctic_orchestration.run_queue.tags import Turn
+from arctic_orchestration.run_queue.tags import Kind, Turn
 from arctic_orchestration.run_queue.windows import OpenWindows
 
 
@@ -32,17 +32,17 @@ def hold_limits(
     Without a good pass since the daemon started, everything under a rule is closed.
     """
     found = [dict(limit) for limit in (stock if last is None else last)]
-    found += [{"key": tagging.interval_key(name), "limit": 0} for name in rules.intervals]
+    found += [{"key": Kind.INTERVAL.key(name), "limit": 0} for name in rules.intervals]
     found += [
-        {"key": tagging.rate_key(name), "value": Turn.WAITING.value, "limit": 0}
+        {"key": Kind.RATE.key(name), "value": Turn.WAITING.value, "limit": 0}
         for name in rules.rates
     ]
     for name, rule in rules.windows.items():
         if last is None or windows.was_closed(name) or not windows.is_open(name, rule, now):
-            found.append({"key": tagging.window_key(name), "limit": 0})
+            found.append({"key": Kind.WINDOW.key(name), "limit": 0})
     if last is None:
-        found += [{"key": tagging.group_key(name), "limit": 0} for name in rules.groups]
-        found += [{"key": tagging.rate_key(name), "limit": 0} for name in rules.rates]
+        found += [{"key": Kind.GROUP.key(name), "limit": 0} for name in rules.groups]
+        found += [{"key": Kind.RATE.key(name), "limit": 0} for name in rules.rates]
         if rules.queues:
             found.append({"key": tagging.QUEUE, "limit": 0})
     return merged(found)

@@ -9,7 +9,7 @@ from arctic_orchestration.run_queue.census import Census
 from arctic_orchestration.run_queue.counts import Counts
 from arctic_orchestration.run_queue.pauses import Pausable, Paused
 from arctic_orchestration.run_queue.rules import Rules
-from arctic_orchestration.run_queue.tags import Turn
+from arctic_orchestration.run_queue.tags import Kind, Turn
 from arctic_orchestration.run_queue.windows import OpenWindows
 
 #: Dagster's form of a limit: ``{"key": ..., "value": ..., "limit": ...}``
@@ -34,10 +34,10 @@ def limits_of(
         if kind is Pausable.QUEUE:
             found.append({"key": tagging.QUEUE, "value": name, "limit": 0})
         else:
-            found.append({"key": tagging.group_key(name), "limit": 0})
+            found.append({"key": Kind.GROUP.key(name), "limit": 0})
     for name, group in rules.groups.items():
         if group.limit is not None:
-            key = tagging.group_key(name)
+            key = Kind.GROUP.key(name)
             found.append({"key": key, "limit": max(group.limit - counts.strays[name], 0)})
         if group.limit_per_program is not None:
             key = tagging.program_key(name)
@@ -50,17 +50,17 @@ def limits_of(
             found.append({"key": key, "value": program, "limit": limit})
     for name, rule in rules.windows.items():
         if not windows.is_open(name, rule, now):
-            found.append({"key": tagging.window_key(name), "limit": 0})
+            found.append({"key": Kind.WINDOW.key(name), "limit": 0})
     found.extend(
-        {"key": tagging.rate_key(name), "value": Turn.WAITING.value, "limit": 0}
+        {"key": Kind.RATE.key(name), "value": Turn.WAITING.value, "limit": 0}
         for name in rules.rates
     )
     found.extend(
-        {"key": tagging.interval_key(name), "value": _EACH_VALUE, "limit": 1}
+        {"key": Kind.INTERVAL.key(name), "value": _EACH_VALUE, "limit": 1}
         for name in rules.intervals
     )
     found.extend(
-        {"key": tagging.interval_key(name), "value": program, "limit": 0}
+        {"key": Kind.INTERVAL.key(name), "value": program, "limit": 0}
         for name, program in _resting(rules, census, counts, now)
     )
     return found
@@ -90,20 +90,20 @@ def shown_limits(
             found.append({"key": tagging.QUEUE, "value": name, "limit": 0})
     for name, group in rules.groups.items():
         if group.limit is not None:
-            key = tagging.group_key(name)
+            key = Kind.GROUP.key(name)
             found.append({"key": key, "value": group.text, "limit": group.limit})
         if group.limit_per_program is not None:
             key = tagging.program_key(name)
             found.append({"key": key, "value": _EACH_VALUE, "limit": group.limit_per_program})
     for name, window in rules.windows.items():
         if not windows.is_open(name, window, now):
-            found.append({"key": tagging.window_key(name), "value": window.text, "limit": 0})
+            found.append({"key": Kind.WINDOW.key(name), "value": window.text, "limit": 0})
     found.extend(
-        {"key": tagging.interval_key(name), "value": _EACH_VALUE, "limit": 1}
+        {"key": Kind.INTERVAL.key(name), "value": _EACH_VALUE, "limit": 1}
         for name in rules.intervals
     )
     found.extend(
-        {"key": tagging.rate_key(name), "value": Turn.WAITING.value, "limit": 0}
+        {"key": Kind.RATE.key(name), "value": Turn.WAITING.value, "limit": 0}
         for name in rules.rates
     )
     return found

@@ -1,6 +1,8 @@
 """The current state of the run queue's rules: active runs, queued runs, closed gates."""
 
 from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from arctic_orchestration.documents import At, Document, source
 from arctic_orchestration.quantities import format_moment
@@ -107,18 +109,21 @@ def overview(outlook: Outlook) -> RulesDocument:
                 limit=group.limit,
                 limit_per_program=group.limit_per_program,
                 in_progress=in_group[name],
-                waiting=waiting[tagging.group_key(name)],
+                waiting=waiting[Kind.GROUP.key(name)],
                 paused=pause_document(paused.get((Pausable.GROUP, name))),
             )
             for name, group in rules.groups.items()
         ],
         rules=[
-            *(_window(gates, name, waiting[tagging.window_key(name)]) for name in rules.windows),
-            *(_rate(gates, name, waiting[tagging.rate_key(name)]) for name in rules.rates),
-            *(
-                _interval(gates, name, waiting[tagging.interval_key(name)])
-                for name in rules.intervals
-            ),
+            RuleDocument(
+                kind=kind,
+                name=name,
+                rule=rule.text,
+                waiting=waiting[kind.key(name)],
+                **_STATES[kind](gates, name),
+            )
+            for kind in _STATES
+            for name, rule in rules.named(kind.configured_as).items()
         ],
         in_no_queue=sum(n for name, n in waits_in.items() if name not in rules.queues)
         if rules.queues
@@ -126,22 +131,15 @@ def overview(outlook: Outlook) -> RulesDocument:
     )
 
 
-def _window(gates: Gates, name: str, waiting: int) -> RuleDocument:
+def _window(gates: Gates, name: str) -> dict[str, Any]:
     rule = gates.rules.windows[name]
     closes_at = rule.closes_at(gates.now)
     until = rule.opens_at(gates.now) if closes_at is None else closes_at
-    return RuleDocument(
-        kind=Kind.WINDOW,
-        name=name,
-        rule=rule.text,
-        open=closes_at is not None,
-        state=f"{'closed' if closes_at is None else 'open'} until {format_moment(until)}",
-        until=until,
-        waiting=waiting,
-    )
+    state = f"{'closed' if closes_at is None else 'open'} until {format_moment(until)}"
+    return {"open": closes_at is not None, "state": state, "until": until}
 
 
-def _rate(gates: Gates, name: str, waiting: int) -> RuleDocument:
+def _rate(gates: Gates, name: str) -> dict[str, Any]:
     rule = gates.rules.rates[name]
     since = gates.now - rule.per
     starts = sorted(at for at in gates.census.ledger.starts.get(name, ()) if at > since)
@@ -150,20 +148,12 @@ def _rate(gates: Gates, name: str, waiting: int) -> RuleDocument:
     state = f"{len(starts)} of {rule.limit} were started"
     if until is not None:
         state += f", the next may start at {format_moment(until)}"
-    return RuleDocument(
-        kind=Kind.RATE,
-        name=name,
-        rule=rule.text,
-        open=not full,
-        state=state,
-        until=until,
-        waiting=waiting,
-    )
+    return {"open": not full, "state": state, "until": until}
 
 
-def _interval(gates: Gates, name: str, waiting: int) -> RuleDocument:
+def _interval(gates: Gates, name: str) -> dict[str, Any]:
     rule = gates.rules.intervals[name]
-    key = tagging.interval_key(name)
+    key = Kind.INTERVAL.key(name)
     running = {
         run.program_under(key) for run in gates.census.active if name in run.standing.intervals
     }
@@ -179,15 +169,16 @@ def _interval(gates: Gates, name: str, waiting: int) -> RuleDocument:
         verb = "rests" if len(rest) == 1 else "rest, the last"
         last = format_moment(max(rest.values()))
         state.append(f"{_programs(len(rest))} {verb} until {last}")
-    return RuleDocument(
-        kind=Kind.INTERVAL,
-        name=name,
-        rule=rule.text,
-        open=None,
-        state=", ".join(state) or "no program is in progress or has just ended",
-        until=max(rest.values(), default=None),
-        waiting=waiting,
-    )
+    text = ", ".join(state) or "no program is in progress or has just ended"
+    return {"open": None, "state": text, "until": max(rest.values(), default=None)}
+
+
+#: by the kind of a rule: whether a run may start, the state in words, and when it changes
+_STATES: Mapping[Kind, Callable[[Gates, str], dict[str, Any]]] = {
+    Kind.WINDOW: _window,
+    Kind.RATE: _rate,
+    Kind.INTERVAL: _interval,
+}
 
 
 def _programs(count: int) -> str:

@@ -80,6 +80,10 @@ class Kind(StrEnum):
         """The key of its rules in the configuration."""
         return f"{self.value}s"
 
+    def key(self, name: str) -> str:
+        """Returns the tag of the runs to which a rule applies."""
+        return f"{PREFIX}{self.value}.{name}"
+
 
 class Turn(StrEnum):
     """The values of the tag of a rate."""
@@ -88,29 +92,9 @@ class Turn(StrEnum):
     GRANTED = "granted"
 
 
-def group_key(name: str) -> str:
-    """Returns the tag of the runs of a group."""
-    return f"{PREFIX}group.{name}"
-
-
 def program_key(group: str) -> str:
     """Returns the tag with the program of a run, for a group that limits each program."""
     return f"{PREFIX}program.{group}"
-
-
-def window_key(name: str) -> str:
-    """Returns the tag of the runs that a window holds."""
-    return f"{PREFIX}window.{name}"
-
-
-def rate_key(name: str) -> str:
-    """Returns the tag of the runs that a rate counts."""
-    return f"{PREFIX}rate.{name}"
-
-
-def interval_key(name: str) -> str:
-    """Returns the tag with the program of a run, for an interval."""
-    return f"{PREFIX}interval.{name}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,15 +155,15 @@ def tags_for(run: RunFacts, standing: Standing, rules: Rules, now: datetime) -> 
     program = program_of(run)
     for name in standing.groups:
         group = rules.groups[name]
-        tags[group_key(name)] = group.text
+        tags[Kind.GROUP.key(name)] = group.text
         if group.limit_per_program is not None:
             tags[program_key(name)] = program
     for name in standing.windows:
-        tags[window_key(name)] = rules.windows[name].text
+        tags[Kind.WINDOW.key(name)] = rules.windows[name].text
     for name in standing.intervals:
-        tags[interval_key(name)] = program
+        tags[Kind.INTERVAL.key(name)] = program
     for name in standing.rates:
-        tags[rate_key(name)] = Turn.WAITING.value
+        tags[Kind.RATE.key(name)] = Turn.WAITING.value
     # A run that is submitted again has fewer problems: its invalid tags were replaced.
     if standing.problems and (PROBLEM not in run.tags or _PARENT in run.tags):
         tags[PROBLEM] = shortened("; ".join(standing.problems))
