@@ -2,9 +2,6 @@
 
 import json
 import os
-import pty
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,7 @@ from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import schedules
 from arctic_orchestration_tests.cli.conftest import Outcome
-from arctic_orchestration_tests.patience import PATIENCE_SECONDS
+from arctic_orchestration_tests.cli.pseudo_terminal import printed_in_terminal
 from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at
 
 Command = Callable[..., Outcome]
@@ -235,28 +232,11 @@ def test_a_change_of_enabled_says_that_the_status_is_kept(
 @pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 def test_in_a_real_terminal_the_confirmation_is_read_there(here: World, file: str) -> None:
     """Through a pseudo-terminal and the console script's own function."""
-    command = [sys.executable, "-c", "from arctic_orchestration.cli.main import main; main()"]
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [*command, "schedules", "apply", file],
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        env={**os.environ, "COLUMNS": "100", "TERM": "xterm"},
+    output = printed_in_terminal(
+        *("schedules", "apply", file),
+        environment={**os.environ, "COLUMNS": "100", "TERM": "xterm"},
+        types=b"y\n",
     )
-    os.close(follower)
-    os.write(leader, b"y\n")
-    output = b""
-    while True:
-        try:
-            part = os.read(leader, 4096)
-        except OSError:
-            break
-        if not part:
-            break
-        output += part
-    assert process.wait(PATIENCE_SECONDS) == 0
-    os.close(leader)
     assert b"Apply? [y/N]" in output
     assert versions(here) == AFTER
 

@@ -2,21 +2,17 @@
 
 import json
 import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from fcntl import ioctl
 from typing import Any
 
 import pytest
 
 from arctic_orchestration_tests.cli.conftest import Clock, Outcome
-from arctic_orchestration_tests.patience import PATIENCE_SECONDS
+from arctic_orchestration_tests.cli.pseudo_terminal import printed_in_terminal
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import STOCK, RunQueue
 
 Command = Callable[..., Outcome]
@@ -221,29 +217,8 @@ def test_in_a_real_terminal_of_80_columns_no_line_is_broken(
         queues={"a_long_name_of_a_queue": {"match": {"job": "load"}}},
     )
     run = queue.submit("load")
-    command = [sys.executable, "-c", "from arctic_orchestration.cli.main import main; main()"]
-    leader, follower = pty.openpty()
-    ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     without = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
-    process = subprocess.Popen(
-        [*command, "runs", "list"],
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        env={**without, "TERM": "dumb"},
-    )
-    os.close(follower)
-    result = b""
-    while True:
-        try:
-            part = os.read(leader, 4096)
-        except OSError:
-            break
-        if not part:
-            break
-        result += part
-    assert process.wait(PATIENCE_SECONDS) == 0
-    os.close(leader)
+    result = printed_in_terminal("runs", "list", environment={**without, "TERM": "dumb"})
     lines = [line.rstrip() for line in result.decode().splitlines()]
     place = lines.index("1 run waits, 0 of 10 slots in use")
     assert lines[place + 1].startswith(f"{run.run_id[:8]}  load  a_long_name_of_a_queue  level 0")

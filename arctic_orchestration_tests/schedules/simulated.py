@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
+from arctic_orchestration.schedules import suspension
 from arctic_orchestration.schedules.engine import Engine
 from arctic_orchestration.schedules.launch_requests import LaunchRequest
+from arctic_orchestration.schedules.location import locked
 from arctic_orchestration.schedules.schedule import Schedule, Target
 from arctic_orchestration.schedules.simulator.event_list import EventList
 from arctic_orchestration.schedules.targets import PartitionMap, TargetPartitions, Targets
@@ -214,6 +216,21 @@ class World:
     def tick_without_submitting(self, seconds: float) -> None:
         """One tick whose requests never reach Dagster."""
         self.engine.tick(at(seconds))
+
+    def suspend(self, seconds: float) -> bool:
+        """The schedule ``s`` is suspended; returns whether it was enabled."""
+        return self._change(suspension.suspend, seconds)
+
+    def resume(self, seconds: float) -> bool:
+        """The schedule ``s`` is enabled; returns whether it was suspended."""
+        return self._change(suspension.resume, seconds)
+
+    def _change(self, change: Callable[..., bool], seconds: float) -> bool:
+        store = self.engine.store
+        with self.database.begin() as tx:
+            location = locked(tx, self.cluster, self.location)
+            (stored,) = (one for one in store.in_location(tx, location.id) if one.name == "s")
+            return change(tx, store, location, stored, at(seconds), reason="a test")
 
 
 #: Makes a world of schedules; see the fixture ``world``.

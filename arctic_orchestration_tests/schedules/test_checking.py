@@ -13,8 +13,7 @@ from arctic_orchestration.schedules.constraints import Delay, only
 from arctic_orchestration.schedules.constraints.base import Facts, Verdict
 from arctic_orchestration.schedules.facts import Gathered, Surroundings
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.stored_schedule import Origin, StoredSchedule
-from arctic_orchestration.schedules.suspension import resume, suspend
+from arctic_orchestration.schedules.stored_schedule import Origin
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.state.tables import jobs, schedules
 from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at
@@ -36,13 +35,6 @@ def job_of(world: World, name: str) -> dict[str, Any]:
     )
     with world.database.read() as tx:
         return dict(tx.execute(query).mappings().one())
-
-
-def stored(world: World, tx: sa.Connection, name: str) -> tuple[locations.Location, StoredSchedule]:
-    """The location, locked, and one of its schedules."""
-    here = locations.locked(tx, "default", "here")
-    (found,) = [s for s in world.engine.store.in_location(tx, here.id) if s.name == name]
-    return here, found
 
 
 def test_otherwise_cancel_discards_the_job_with_the_reason(world: MakeWorld) -> None:
@@ -130,17 +122,14 @@ def test_a_suspended_schedule_ignores_what_arrives(world: MakeWorld) -> None:
     here = world([schedule("s", trigger=on.partitions("raw/a", count=2)), schedule("other")])
     here.feed.arrive("raw/a", "1")
     assert here.tick(1) == ["run-1"]
-    with here.database.begin() as tx:
-        suspend(tx, here.engine.store, *stored(here, tx, "s"), at(2))
+    here.suspend(2)
     assert (job_of(here, "s")["state"], job_of(here, "s")["reason"]) == (
         "discarded",
         "the schedule was suspended",
     )
     here.feed.arrive("raw/a", "2")
     assert here.tick(3) == ["run-2"], "the other schedule goes on"
-    with here.database.begin() as tx:
-        place, found = stored(here, tx, "s")
-        resume(tx, here.engine.store, place, found, at(4))
+    here.resume(4)
     here.feed.arrive("raw/a", "3")
     here.tick(5)
     assert job_of(here, "s")["state"] == "waiting_trigger"
@@ -152,12 +141,9 @@ def test_a_suspended_schedule_ignores_what_arrives(world: MakeWorld) -> None:
 def test_ticks_of_a_suspended_schedule_are_not_made_up(world: MakeWorld) -> None:
     """Suspended from 00:01 to 00:16, a five-minute cron goes on at 00:20, also with catch-up."""
     here = world([schedule(trigger=on.cron("*/5 * * * *", catch_up="all"))])
-    with here.database.begin() as tx:
-        suspend(tx, here.engine.store, *stored(here, tx, "s"), at(60))
+    here.suspend(60)
     assert here.tick(900) == []
-    with here.database.begin() as tx:
-        place, found = stored(here, tx, "s")
-        resume(tx, here.engine.store, place, found, at(960))
+    here.resume(960)
     assert here.tick(1199) == []
     assert here.tick(1200) == ["run-1"]
 

@@ -21,7 +21,6 @@ from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.simulator.lines import RunRequested, parse_line
 from arctic_orchestration.schedules.source_intake import Intake, SourceIntake
 from arctic_orchestration.schedules.sources import Evaluation, SourceState
-from arctic_orchestration.schedules.suspension import resume, suspend
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.schedules.views.explanation import explain_schedule
 from arctic_orchestration.schedules.views.replay import line_of
@@ -220,17 +219,11 @@ def test_suspending_stops_the_sensor_where_it_is(database: Database) -> None:
     files = Files(keys=[None])
     here = world(database, files)
     assert len(here.tick(1)) == 1
-    with database.begin() as tx:
-        location = locations.locked(tx, "default", "here")
-        (stored,) = here.engine.store.in_location(tx, location.id)
-        suspend(tx, here.engine.store, location, stored, at(2))
+    here.suspend(2)
     files.keys += [None, "k"]
     assert here.tick(3) == []
     assert rows(database, sa.select(sources.c.cursor)) == ["1"]
-    with database.begin() as tx:
-        location = locations.locked(tx, "default", "here")
-        (stored,) = here.engine.store.in_location(tx, location.id)
-        resume(tx, here.engine.store, location, stored, at(4))
+    here.resume(4)
     assert len(here.tick(5)) == 2
 
 
@@ -240,17 +233,11 @@ def test_what_is_collected_stays_one_job_a_request(database: Database, mode: str
     files = Files()
     here = world(database, files, suspend_mode=mode)
     here.tick(1)
-    with database.begin() as tx:
-        location = locations.locked(tx, "default", "here")
-        (stored,) = here.engine.store.in_location(tx, location.id)
-        suspend(tx, here.engine.store, location, stored, at(2))
+    here.suspend(2)
     files.keys += [None, "k"]
     assert here.tick(3) == []
     assert len(rows(database, sa.select(jobs.c.id))) == 2
-    with database.begin() as tx:
-        location = locations.locked(tx, "default", "here")
-        (stored,) = here.engine.store.in_location(tx, location.id)
-        resume(tx, here.engine.store, location, stored, at(4))
+    here.resume(4)
     assert len(here.tick(5)) == 2
 
 

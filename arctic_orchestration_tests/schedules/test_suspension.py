@@ -1,12 +1,10 @@
 """What happens to events and jobs while a schedule is suspended, in each of the four modes."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.schedules import suspension
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.location import locked
 from arctic_orchestration.schedules.schedule import Schedule
@@ -19,22 +17,6 @@ from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at
 def schedule(mode: str, **fields: Any) -> Schedule:
     fields = {"target": "rollup", "trigger": on.partitions("raw/a", count=2), **fields}
     return Schedule(name="s", enabled=True, suspend_mode=mode, **fields)
-
-
-def suspend(here: World, seconds: float) -> bool:
-    return _change(here, suspension.suspend, seconds)
-
-
-def resume(here: World, seconds: float) -> bool:
-    return _change(here, suspension.resume, seconds)
-
-
-def _change(here: World, change: Callable[..., bool], seconds: float) -> bool:
-    store = here.engine.store
-    with here.database.begin() as tx:
-        location = locked(tx, "default", here.location)
-        (stored,) = store.in_location(tx, location.id)
-        return change(tx, store, location, stored, at(seconds), reason="a test")
 
 
 def arrive(here: World, *keys: str) -> None:
@@ -67,11 +49,11 @@ def test_drop_ignores_events_and_discards_what_waits(world: MakeWorld) -> None:
     here = world([schedule("drop")])
     arrive(here, "1")
     here.tick(1)
-    assert suspend(here, 2)
+    assert here.suspend(2)
     arrive(here, "2", "3")
     here.tick(3)
     assert standing(here) == [("discarded", "the schedule was suspended")]
-    assert resume(here, 4)
+    assert here.resume(4)
     arrive(here, "4")
     assert here.tick(5) == []
     arrive(here, "5")
@@ -84,12 +66,12 @@ def test_drain_launches_what_waits_and_takes_nothing_new(world: MakeWorld) -> No
     here = world([schedule("drain", constraints=[only.delay("10s")])])
     arrive(here, "1", "2")
     here.tick(1)
-    suspend(here, 2)
+    here.suspend(2)
     arrive(here, "3", "4")
     here.tick(3)
     here.tick(11)
     assert partitions_of_runs(here) == [["1", "2"]]
-    resume(here, 20)
+    here.resume(20)
     here.tick(40)
     assert len(here.dagster.requests) == 1
 
@@ -99,11 +81,11 @@ def test_drain_keeps_a_job_whose_trigger_wants_more(world: MakeWorld) -> None:
     here = world([schedule("drain")])
     arrive(here, "1")
     here.tick(1)
-    suspend(here, 2)
+    here.suspend(2)
     arrive(here, "2")
     here.tick(3)
     assert here.dagster.requests == []
-    resume(here, 4)
+    here.resume(4)
     arrive(here, "3")
     here.tick(5)
     assert partitions_of_runs(here) == [["1", "3"]]
@@ -112,7 +94,7 @@ def test_drain_keeps_a_job_whose_trigger_wants_more(world: MakeWorld) -> None:
 def test_backlog_makes_whole_jobs_and_launches_them_on_resume(world: MakeWorld) -> None:
     """Five partitions at a count of two: two whole jobs, and one that waits for its second."""
     here = world([schedule("backlog")])
-    suspend(here, 1)
+    here.suspend(1)
     arrive(here, "1", "2", "3", "4", "5")
     here.tick(2)
     here.tick(60)
@@ -123,7 +105,7 @@ def test_backlog_makes_whole_jobs_and_launches_them_on_resume(world: MakeWorld) 
         ("waiting_constraints", kept),
         ("waiting_trigger", "1 of 2 partitions of raw/a have arrived"),
     ]
-    resume(here, 90)
+    here.resume(90)
     here.tick(91)
     assert partitions_of_runs(here) == [["1", "2"], ["3", "4"]]
     arrive(here, "6")
@@ -136,10 +118,10 @@ def test_a_job_that_waits_at_the_suspension_is_whole_in_a_backlog(world: MakeWor
     here = world([schedule("backlog", constraints=[only.delay("10s")])])
     arrive(here, "1", "2")
     here.tick(1)
-    suspend(here, 2)
+    here.suspend(2)
     arrive(here, "3", "4")
     here.tick(3)
-    resume(here, 20)
+    here.resume(20)
     here.tick(21)
     assert partitions_of_runs(here) == [["1", "2"], ["3", "4"]]
 
@@ -148,13 +130,13 @@ def test_a_job_that_waits_at_the_suspension_is_whole_in_a_backlog(world: MakeWor
 def test_collect_fills_one_job_and_launches_it_on_resume(world: MakeWorld, coalesce: bool) -> None:
     """Five partitions at a count of two are one job of five, whether firings coalesce or not."""
     here = world([schedule("collect", coalesce=coalesce)])
-    suspend(here, 1)
+    here.suspend(1)
     arrive(here, "1", "2", "3")
     here.tick(2)
     arrive(here, "4", "5")
     here.tick(3)
     assert [state for state, _ in standing(here)] == ["waiting_constraints"]
-    resume(here, 4)
+    here.resume(4)
     here.tick(5)
     assert partitions_of_runs(here) == [["1", "2", "3", "4", "5"]]
     arrive(here, "6", "7")
@@ -165,10 +147,10 @@ def test_collect_fills_one_job_and_launches_it_on_resume(world: MakeWorld, coale
 def test_a_backlog_passes_its_constraints_one_by_one(world: MakeWorld) -> None:
     """Three whole jobs under a limit of one run one after another, in the order they fired."""
     here = world([schedule("backlog", constraints=[only.concurrency(1)])])
-    suspend(here, 1)
+    here.suspend(1)
     arrive(here, *"123456")
     here.tick(2)
-    resume(here, 3)
+    here.resume(3)
     assert here.tick(4) == ["run-1"]
     here.dagster.end("run-1")
     assert here.tick(5) == ["run-2"]
@@ -183,11 +165,11 @@ def test_the_timeout_stands_still_while_suspended(world: MakeWorld, mode: str) -
     here = world([schedule(mode, timeout="60s")])
     arrive(here, "1")
     here.tick(0)
-    suspend(here, 20)
+    here.suspend(20)
     here.tick(21)
     here.tick(100)
     here.tick(400)
-    resume(here, 500)
+    here.resume(500)
     here.tick(539)
     assert [state for state, _ in standing(here)] == ["waiting_trigger"]
     here.tick(540)
@@ -202,10 +184,10 @@ def test_the_timeout_stands_still_while_suspended(world: MakeWorld, mode: str) -
 def test_a_job_begun_while_suspended_has_all_its_time_after_the_resume(world: MakeWorld) -> None:
     """It was made at second 30 of a suspension that ends at 500: its 60 s begin then."""
     here = world([schedule("collect", timeout="60s")])
-    suspend(here, 1)
+    here.suspend(1)
     arrive(here, "1")
     here.tick(30)
-    resume(here, 500)
+    here.resume(500)
     here.tick(559)
     assert [state for state, _ in standing(here)] == ["waiting_trigger"]
     here.tick(560)
@@ -218,10 +200,10 @@ def test_a_job_begun_while_suspended_has_all_its_time_after_the_resume(world: Ma
 def test_ticks_of_time_are_events_too(world: MakeWorld, mode: str, runs: int) -> None:
     """Three minutes of cron while suspended: ignored, three jobs, or one."""
     here = world([schedule(mode, trigger=on.cron("* * * * *"))])
-    suspend(here, 1)
+    here.suspend(1)
     for seconds in (60, 120, 180):
         here.tick(seconds)
-    resume(here, 190)
+    here.resume(190)
     here.tick(191)
     assert len(here.dagster.requests) == runs
 
@@ -229,11 +211,11 @@ def test_ticks_of_time_are_events_too(world: MakeWorld, mode: str, runs: int) ->
 def test_each_partition_collects_for_its_own_run(world: MakeWorld) -> None:
     """``partitions: each`` splits as usual; both runs start on resume, one for each key."""
     here = world([schedule("collect", trigger=on.partitions("raw/a"), partitions="each")])
-    suspend(here, 1)
+    here.suspend(1)
     arrive(here, "1", "2", "1")
     here.tick(2)
     assert here.dagster.requests == []
-    resume(here, 3)
+    here.resume(3)
     here.tick(4)
     assert sorted(str(r.partition_start) for r in here.dagster.requests) == ["1", "2"]
 
@@ -241,10 +223,10 @@ def test_each_partition_collects_for_its_own_run(world: MakeWorld) -> None:
 def test_suspending_twice_changes_nothing_and_each_change_is_history(world: MakeWorld) -> None:
     """The second suspension says it was none; resuming twice likewise."""
     here = world([schedule("collect")])
-    assert suspend(here, 1)
-    assert not suspend(here, 2)
-    assert resume(here, 3)
-    assert not resume(here, 4)
+    assert here.suspend(1)
+    assert not here.suspend(2)
+    assert here.resume(3)
+    assert not here.resume(4)
     with here.database.begin() as tx:
         location = locked(tx, "default", here.location)
         history = history_of(tx, location, "s")
@@ -258,13 +240,13 @@ def test_suspending_twice_changes_nothing_and_each_change_is_history(world: Make
 def test_an_update_while_suspended_goes_by_the_new_mode(world: MakeWorld) -> None:
     """From collect to drop: the waiting job is discarded, ticks of time are no longer taken."""
     here = world([schedule("collect", trigger=on.cron("* * * * *"))])
-    suspend(here, 1)
+    here.suspend(1)
     here.tick(60)
     here.schedules = [schedule("drop", trigger=on.cron("* * * * *"))]
     here.engine = here.new_engine()
     here.tick(61)
     here.tick(300)
     assert standing(here) == [("discarded", "the schedule was updated")]
-    resume(here, 301)
+    here.resume(301)
     assert here.tick(302) == []
     assert here.tick(360) == ["run-1"]
