@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import DecimalType, TimestamptzType
@@ -91,6 +92,23 @@ def test_the_typescript_worker_reads_columns_by_id_and_applies_deletes(
         assert (done.counts.committed, done.trouble) == (1, None), bench.now(task).reason
         assert rows_of(table) == before
         assert [len(file.deletes) for file in live_files(table.refresh()).files] == [0]
+
+
+def test_the_typescript_worker_merges_no_files_without_field_ids(
+    tmp_path: Path, typescript_worker: Path
+) -> None:
+    """DuckDB would find nulls in files that were added to the table as they were."""
+    with bench_of(["node", str(typescript_worker), *_ENDPOINT], tmp_path) as bench:
+        table = table_of(bench.catalog, "lake.added")
+        added = tmp_path / "added.parquet"
+        pq.write_table(pa.table({"id": [1], "word": ["old"]}), added)
+        table.add_files([str(added)])
+        offered(bench.database, table)
+        (task,) = tasks_of(bench.database)
+        with bench.worker() as process:
+            failed = bench.reaches(task, TaskState.FAILED)
+            process.terminate()
+    assert f"{added} has no field ids" in failed.reason
 
 
 def test_the_lock_file_names_no_address() -> None:

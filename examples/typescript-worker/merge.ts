@@ -10,7 +10,7 @@ export interface Assignment {
   lease_seconds: number;
   task: string;
   gain: string;
-  table: { name: string; columns: { fields: Field[] } };
+  table: { name: string; format_version: number; columns: { fields: Field[] } };
   directory: string;
   target_bytes: number;
   group: {
@@ -57,13 +57,24 @@ function query({ table, group }: Assignment): string {
       WHERE file_path = ${text(file.path)})`).join(" UNION ALL ");
 }
 
+/** Refuses files without field ids, in which DuckDB would find nothing but nulls. */
+async function requireFieldIds(connection: DuckDBConnection, { group }: Assignment) {
+  const paths = list(group.files.map((file) => file.path));
+  const nameless = await connection.runAndReadAll(
+    `SELECT file_name FROM parquet_schema(${paths}) GROUP BY file_name HAVING count(field_id) = 0`);
+  for (const row of nameless.getRowObjects())
+    throw new Error(`${String(row["file_name"])} has no field ids, which this worker needs`);
+}
+
 /** Writes the rows below the directory of the assignment. */
 export async function merge(connection: DuckDBConnection, work: Assignment): Promise<Output[]> {
   const { group, table } = work;
+  if (table.format_version > 2) throw new Error("this worker keeps no row ids of format 3");
   if (group.files.some((file) => file.file_format !== "parquet"))
     throw new Error("this worker reads Parquet alone");
   if (group.deletes.some((one) => one.kind !== "position"))
     throw new Error("this worker applies no equality deletes");
+  await requireFieldIds(connection, work);
   await mkdir(local(work.directory), { recursive: true });
   const bytes = group.files.reduce((sum, file) => sum + file.size, 0);
   const ids = table.columns.fields.map((field) => `${name(field.name)}: ${field.id}`).join(", ");
