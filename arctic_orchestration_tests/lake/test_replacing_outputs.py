@@ -117,9 +117,11 @@ def of_another_type(path: Path) -> None:
 def test_files_that_the_table_cannot_read_are_reported(
     table: Table, merged: Replacement, damage: Callable[[Path], None], message: str
 ) -> None:
-    """Not a whole Parquet file, no field ids, or another type."""
+    """Not a whole Parquet file, no field ids, or another type; the file is named once."""
     damage(Path(merged.outputs[0]))
-    assert message in wrong(table, merged)
+    found = wrong(table, merged)
+    assert message in found
+    assert found.count(merged.outputs[0]) == 1
 
 
 def a_directory(path: Path) -> None:

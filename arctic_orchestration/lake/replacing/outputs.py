@@ -74,7 +74,10 @@ def checked_outputs(
                     sort_order_id=sort_order_id,
                 )
             )
-        except (LakeError, pa.ArrowInvalid) as error:
+        except LakeError as error:
+            # It names the file.
+            raise WrongOutputs(str(error)) from error
+        except pa.ArrowInvalid as error:
             raise WrongOutputs(f"{path}: {error}") from error
         except OSError as error:
             raise _named_error(table, path, error, group) from error
