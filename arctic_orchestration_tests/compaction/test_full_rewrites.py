@@ -182,6 +182,22 @@ def test_a_table_is_rewritten_part_by_part_until_all_of_it_is(
     assert planner.tick(now).offered == 2
 
 
+def test_another_process_rewrites_when_the_interval_has_passed(
+    world: Database, tmp_path: Path
+) -> None:
+    """It has not planned the table, and no other interval makes it do so."""
+    catalog = lake_in(tmp_path / "lake")
+    settings = {"full.interval": "7d", "minor.interval": "never", "major.interval": "never"}
+    properties = {f"arctic.compaction.{name}": value for name, value in settings.items()}
+    table_of(catalog, "lake.a", 2, **properties)
+    now = utc_now() + timedelta(minutes=5)
+    assert Planner(world, catalog).tick(now).planned == 1
+    now += timedelta(days=6)
+    assert Planner(world, catalog).tick(now).planned == 0
+    now += timedelta(days=1)
+    assert Planner(world, catalog).tick(now).offered == 1
+
+
 def test_a_person_rewrites_a_table_at_once(world: Database, tmp_path: Path) -> None:
     """``run --full``: all files are new ones; without the option nothing is to be done."""
     catalog = lake_in(tmp_path / "lake")

@@ -135,5 +135,6 @@ def _why_since(
 
 def _first_interval_elapses(looked_at: datetime, policy: Policy) -> datetime | None:
     """Returns when files may have waited for an interval, without a plan that says so."""
-    intervals = [one for one in (policy.minor_interval, policy.major_interval) if one is not None]
-    return looked_at + min(intervals) if intervals else None
+    intervals = (policy.minor_interval, policy.major_interval, policy.full_interval)
+    shortest = min((one for one in intervals if one is not None), default=None)
+    return None if shortest is None else looked_at + shortest
