@@ -198,6 +198,19 @@ def test_another_process_rewrites_when_the_interval_has_passed(
     assert Planner(world, catalog).tick(now).offered == 1
 
 
+def test_a_sorted_rewrite_takes_as_much_at_once_as_a_task_may() -> None:
+    """The files of one task have disjoint ranges; without a property each is rewritten alone."""
+    files = data_files(8, 90 * MB)
+    names = [file.path for file in files]
+    assert sorted(paths(files, REQUESTED)) == [[name] for name in names]
+    properties = {"target-size": "100MB", "max-task-size": "400MB", "sort": "origin"}
+    policy = Policy.of({f"arctic.compaction.{key}": one for key, one in properties.items()}, "t")
+    found = plan(snapshot(files), policy, REQUESTED, NOW)
+    # Four of 90 MB are 360 MB, and a fifth has no room.
+    assert sorted(sorted(task.paths) for task in found.tasks) == [names[:4], names[4:]]
+    assert {task.gain for task in found.tasks} == {"4 files → 4, 360.0 MB"}
+
+
 def test_a_person_rewrites_a_table_at_once(world: Database, tmp_path: Path) -> None:
     """``run --full``: all files are new ones; without the option nothing is to be done."""
     catalog = lake_in(tmp_path / "lake")

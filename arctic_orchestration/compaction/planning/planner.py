@@ -329,10 +329,14 @@ class _Planner:
             if choice.applies_deletes:
                 small = {file.path for file in (*chosen, *split)}
                 chosen += [file for file in here.with_deletes if file.path not in small]
+        target = self.policy.target_size
+        if choice.kind is TaskKind.FULL and self.policy.sort is not None:
+            # The outputs of one task have disjoint ranges, so it has as many as it may.
+            target = self.policy.max_task_size
         bins = pack(
             chosen,
             Limits(
-                target=self.policy.target_size,
+                target=target,
                 most_bytes=self.policy.max_task_size,
                 most_files=self.policy.max_files,
             ),
