@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
 
 import sqlalchemy as sa
 from pyiceberg.catalog import Catalog
@@ -158,7 +158,7 @@ class Upkeep:
                 sa.update(compaction_upkeep)
                 .where(_col.table_name == name, _is_due(now))
                 .values(next_at=now + RETRY_AFTER, result="it was begun, and did not end")
-                .returning(*_WANTED)
+                .returning(_col.table_name)
             ).one_or_none()
             if row is None:
                 return False
@@ -167,7 +167,9 @@ class Upkeep:
             until = dialect.not_ahead(tx, now)
         began, done, failed = time.monotonic(), list[str](), list[Exception]()
         table = load_table(self._catalog, name)
-        for step in self._steps(table, name, row, keep, until):
+        # The planner may have read earlier properties, or the present ones may be invalid.
+        policy = Policy.of(table.properties, name)
+        for step in self._steps(table, name, policy, keep, until):
             try:
                 done += step()
             except Exception as error:
@@ -190,20 +192,20 @@ class Upkeep:
         return True
 
     def _steps(
-        self, table: Table, name: str, wanted: sa.Row[Any], keep: set[int], now: datetime
+        self, table: Table, name: str, policy: Policy, keep: set[int], now: datetime
     ) -> Iterator[Callable[[], list[str]]]:
         """Yields what is requested; each step returns what it did, for people."""
 
-        def rewrite() -> list[str]:
-            rewritten = rewrite_manifests(table, fewest=wanted.manifests_from)
+        def rewrite(fewest: int) -> list[str]:
+            rewritten = rewrite_manifests(table, fewest=fewest)
             if rewritten.snapshot_id is None:
                 return []
             return [f"{counted(rewritten.merged, 'manifest')} merged into {rewritten.written}"]
 
-        def expire() -> list[str]:
+        def expire(age: timedelta) -> list[str]:
             expired = expire_snapshots(
                 table,
-                older_than=now - timedelta(seconds=wanted.expire_after_seconds),
+                older_than=now - age,
                 keep=keep,
                 protected=Protection(self._database, name),
                 now=now,
@@ -213,21 +215,23 @@ class Upkeep:
                 *_files(len(expired.files), len(expired.failed), "file"),
             ]
 
-        def remove() -> list[str]:
+        def remove(age: timedelta) -> list[str]:
             orphans = remove_orphans(
                 table,
-                older_than=now - timedelta(seconds=wanted.orphans_after_seconds),
+                older_than=now - age,
                 protected=Protection(self._database, name),
                 now=now,
             )
             return _files(len(orphans.files), len(orphans.failed), "orphan")
 
-        if wanted.manifests_from is not None:
-            yield rewrite
-        if wanted.expire_after_seconds is not None:
-            yield expire
-        if wanted.orphans_after_seconds is not None:
-            yield remove
+        if not policy.enabled:
+            return
+        if policy.rewrite_manifests is not None:
+            yield partial(rewrite, policy.rewrite_manifests)
+        if policy.expire_snapshots is not None:
+            yield partial(expire, policy.expire_snapshots)
+        if policy.remove_orphans is not None:
+            yield partial(remove, policy.remove_orphans)
 
     def _note_failure(self, name: str, error: BaseException) -> None:
         text = f"{type(error).__name__}: {error}"

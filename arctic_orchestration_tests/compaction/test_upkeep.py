@@ -158,6 +158,24 @@ def test_properties_that_change_count_from_the_next_check(kept: Kept) -> None:
     assert orphan.exists()
 
 
+def test_upkeep_follows_the_present_properties(kept: Kept) -> None:
+    """Also those that the planner has not read yet; invalid ones remove nothing."""
+    ages = {"expire_snapshots": "7d", "remove_orphans": "3d"}
+    orphans = [kept.table(f"lake.{name}", **ages) for name in ("never", "off", "typo", "young")]
+    kept.planner.tick(kept.now)
+    kept.lake.set("lake.never", expire_snapshots="never", remove_orphans="never")
+    kept.lake.set("lake.off", enabled="false")
+    kept.lake.set("lake.typo", expire_snapshots="30", remove_orphans="30")
+    kept.lake.set("lake.young", expire_snapshots="10d", remove_orphans="10d")
+    assert kept.upkeep.tick(kept.now) == UpkeepCounts(done=3, failed=1)
+    assert all(file.exists() for file in orphans)
+    names = ("never", "off", "typo", "young")
+    assert [kept.snapshots(f"lake.{name}") for name in names] == [3, 3, 3, 3]
+    text = kept.text("lake.typo")
+    assert text is not None
+    assert "arctic.compaction.expire-snapshots of lake.typo: got '30'" in text
+
+
 def test_a_queue_that_is_paused_closed_or_overdrawn_waits(kept: Kept) -> None:
     """Its tables are not touched meanwhile; what upkeep lasted is taken from the budget."""
     orphan = kept.table("lake.a", remove_orphans="3d")
