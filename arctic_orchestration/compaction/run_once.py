@@ -16,7 +16,7 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import catalog_binding, tables
 from arctic_orchestration.compaction.commit.committer import CommitCounts, Committer
 from arctic_orchestration.compaction.commit.records import CompactionRecord
-from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.planning.policy import DISABLED, Policy
 from arctic_orchestration.compaction.planning.table_plan import TablePlan
 from arctic_orchestration.compaction.planning.table_planner import plan_loaded, state_of
 from arctic_orchestration.compaction.queue import queues, table_queues, task_store
@@ -114,6 +114,9 @@ def offer_now(
             return plan, offered
         counts = {"offered": len(offered.taken), "replaced": len(offered.superseded)}
         audit.record(tx, by, "compaction", action, table, force=force, **counts)
+        if not policy.enabled:
+            # Else the planner would find it disabled only now, and cancel the tasks.
+            tables.update(tx, table, refused=DISABLED)
         # A plan without thresholds does not show what the planner would find.
         if not force:
             tables.record_check(

@@ -337,14 +337,21 @@ def table_gone(tx: sa.Connection, name: str, now: datetime) -> int:
     return canceled
 
 
-def cancel_waiting(tx: sa.Connection, name: str, reason: str, now: datetime) -> int:
+def cancel_waiting(
+    tx: sa.Connection, name: str, reason: str, now: datetime, *, also_requested: bool = True
+) -> int:
     """Cancels the waiting tasks of a locked table; claimed ones go on.
+
+    Args:
+        also_requested: whether it cancels those that were requested manually.
 
     Returns:
         the number of tasks.
     """
     col = compaction_tasks.c
     query = sa.select(col.id, col.state).where(col.table_name == name, is_waiting)
+    if not also_requested:
+        query = query.where(sa.not_(col.forced))
     waiting = tx.execute(query.order_by(col.id).with_for_update(key_share=True)).all()
     task_store.move(
         tx,

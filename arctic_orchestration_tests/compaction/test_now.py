@@ -8,10 +8,12 @@ from pyiceberg.table import Table
 
 from arctic_orchestration.compaction.cli.run import _is_done
 from arctic_orchestration.compaction.commit import records
+from arctic_orchestration.compaction.planning.catalog_planner import Planner
 from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.task import LIVE, TaskState
 from arctic_orchestration.compaction.run_once import compact_now, offer_now
 from arctic_orchestration.compaction.service import CompactionService
+from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.compaction.work.database_source import DatabaseSource
 from arctic_orchestration.compaction.work.worker import Worker
 from arctic_orchestration.errors import CatalogUnavailable, NotFound
@@ -145,6 +147,39 @@ def test_to_force_a_plan_twice_offers_the_same_task(state: Database, catalog: Ca
     assert second is not None
     assert (second.taken, second.kept, second.superseded) == ((), first.taken, ())
     assert live(state) == [(first.taken[0], TaskState.PLANNED)]
+
+
+def test_a_forced_task_of_a_disabled_table_stays(state: Database, catalog: Catalog) -> None:
+    """Also when it has failed; one from before the table was disabled is canceled."""
+    table = table_of(catalog, files=3)
+    offer_now(state, catalog, "lake.words", NOW, force=True)
+    with table.refresh().transaction() as change:
+        change.set_properties({"arctic.compaction.enabled": "false"})
+    planner = Planner(state, catalog)
+    planner.tick(NOW)
+    assert live(state) == []
+    _, offered = offer_now(state, catalog, "lake.words", NOW, force=True)
+    assert offered is not None
+    planner.tick(NOW + timedelta(minutes=1))
+    # As one that starts now.
+    Planner(state, catalog).tick(NOW + timedelta(minutes=1))
+    assert live(state) == [(offered.taken[0], TaskState.PLANNED)]
+    with state.begin() as tx:
+        claim = attempts.claim(tx, [], "w")
+        assert claim is not None
+        attempts.failed(tx, claim.attempt_id, claim.token, "no space left on device")
+    Planner(state, catalog).tick(NOW + timedelta(minutes=2))
+    assert live(state) == [(offered.taken[0], TaskState.FAILED)]
+
+
+def test_a_forced_task_of_a_table_that_no_planner_has_seen_stays(
+    state: Database, catalog: Catalog
+) -> None:
+    table_of(catalog, files=3, **{"arctic.compaction.enabled": "false"})
+    _, offered = offer_now(state, catalog, "lake.words", NOW, force=True)
+    assert offered is not None
+    Planner(state, catalog).tick(NOW)
+    assert live(state) == [(offered.taken[0], TaskState.PLANNED)]
 
 
 def test_to_force_a_run_after_one_that_failed_merges(state: Database, catalog: Catalog) -> None:

@@ -323,7 +323,9 @@ class Planner:
         snapshot = table.current_snapshot()
         with self._database.begin() as tx:
             tables.lock_table(tx, row.name)
-            tables.cancel_waiting(tx, row.name, f"not compacted: {reason}", now)
+            # What is requested of a table that is disabled stays.
+            known, text = row.refused == reason == DISABLED, f"not compacted: {reason}"
+            tables.cancel_waiting(tx, row.name, text, now, also_requested=not known)
             live = live_tasks(tx, row.name)
             news = row.refused != reason or row.due_since is not None
             if news:
@@ -332,7 +334,7 @@ class Planner:
                     row.name,
                     due_number=row.due_number,
                     snapshot_id=snapshot.snapshot_id if snapshot else None,
-                    reason=f"not compacted: {reason}",
+                    reason=text,
                     now=now,
                     refused=reason,
                 )
