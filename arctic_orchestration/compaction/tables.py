@@ -330,6 +330,11 @@ def table_gone(tx: sa.Connection, name: str, now: datetime) -> int:
     """
     lock_table(tx, name)
     canceled = cancel_waiting(tx, name, "the catalog has the table no more", now)
+    # The numbers of a new table of the name begin again.
+    col = compaction_partitions.c
+    tx.execute(
+        sa.update(compaction_partitions).where(col.table_name == name).values(sequence_number=None)
+    )
     update(
         tx, name, gone_at=now, due_since=None, due_reason=None, mapped_to=None, queue="default",
         queue_reason="the catalog has the table no more", version=compaction_tables.c.version + 1,

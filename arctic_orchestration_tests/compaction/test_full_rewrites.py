@@ -198,6 +198,35 @@ def test_another_process_rewrites_when_the_interval_has_passed(
     assert Planner(world, catalog).tick(now).offered == 1
 
 
+@pytest.mark.parametrize("was_seen", [False, True])
+def test_a_table_that_was_made_again_is_rewritten(
+    world: Database, tmp_path: Path, was_seen: bool
+) -> None:
+    """Its sequence numbers begin again; the planner has seen that it was gone, or has not."""
+    catalog = lake_in(tmp_path / "lake")
+    settings = {"full.interval": "7d", "minor.interval": "never", "major.interval": "never"}
+    properties = {f"arctic.compaction.{name}": value for name, value in settings.items()}
+    table_of(catalog, "lake.a", 3, **properties)
+    planner, now = Planner(world, catalog), utc_now()
+    assert len(compact_now(world, catalog, Merging(), "lake.a", now, full=True).records) == 1
+    catalog.drop_table("lake.a")
+    table = table_of(catalog, "lake.a", 0, **properties)
+    if was_seen:
+        catalog.drop_table("lake.a")
+        planner.discover()
+        planner.tick(now)
+        table = table_of(catalog, "lake.a", 0, **properties)
+    for number in range(2):
+        add_file(table, number)
+    for number in range(3 if was_seen else 0):
+        # It gets more snapshots than the last one had, and no files.
+        add_file(table, number, rows=0)
+    assert len(live_files(table.refresh()).files) == 2
+    now = utc_now() + timedelta(minutes=10)
+    assert planner.tick(now).offered == 0
+    assert planner.tick(now + WEEK).offered == 1
+
+
 def test_a_sorted_rewrite_takes_as_much_at_once_as_a_task_may() -> None:
     """The files of one task have disjoint ranges; without a property each is rewritten alone."""
     files = data_files(8, 90 * MB)

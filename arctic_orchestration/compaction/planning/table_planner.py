@@ -1,5 +1,6 @@
 """Plans one table of the catalog, from its metadata, its manifests and its tasks."""
 
+import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable
@@ -93,7 +94,11 @@ def plan_loaded(table: Table, policy: Policy, state: PlanState, now: datetime) -
             sequence_number=(snapshot.sequence_number or 0) if snapshot else 0,
             refused=refused,
         )
-    state = replace(state, written_at=moments_of(table))
+    # The snapshot of a rewrite has a later number than the planned one: else it is not in the
+    # history, as of an earlier table of the name, or after a rollback. Format 1 has no numbers.
+    last = files.sequence_number or math.inf
+    rewritten = {name: number for name, number in state.rewritten.items() if number < last}
+    state = replace(state, written_at=moments_of(table), rewritten=rewritten)
     return plan(files, policy, state, now, name_of=partition_names(table))
 
 
