@@ -93,6 +93,28 @@ def test_it_commits_no_more_often_than_the_table_wants(
     assert round_.counts.snapshots == 1
 
 
+def test_a_snapshot_has_so_many_tasks_oldest_merge_first(
+    state: Database, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """500; the others are committed one commit interval later."""
+    assert module.MOST_TASKS == 500
+    monkeypatch.setattr(module, "MOST_TASKS", 2)
+    merged(state, catalog, table)
+    before = rows_of(table)
+    oldest = sorted(tasks_of(state).values(), key=lambda task: (task.state_at, task.id))
+    assert len(oldest) == 3
+    counts = Committer(state, catalog).tick()
+    assert (counts.snapshots, counts.committed) == (1, 2)
+    states = {id: task.state for id, task in tasks_of(state).items()}
+    assert [states[task.id] for task in oldest] == [
+        TaskState.COMMITTED, TaskState.COMMITTED, TaskState.MERGED
+    ]  # fmt: skip
+    with state.read() as tx:
+        assert present(table_by_name(tx, "lake.words").next_commit_at) > database_time(tx)
+    assert present(Committer(state, catalog).commit("lake.words")).counts.committed == 1
+    assert (rows_of(table), files_of(table)) == (before, 3)
+
+
 def test_a_conflict_drops_one_task_alone(state: Database, catalog: Catalog, table: Table) -> None:
     """The rows that were deleted meanwhile stay deleted, and the table is due again."""
     ids = merged(state, catalog, table)

@@ -325,6 +325,13 @@ def test_a_task_that_failed_keeps_its_files_and_failures(world: World) -> None:
     assert new.files == 12
 
 
+def test_a_task_is_tried_as_the_properties_say(world: World) -> None:
+    world.lake.table("lake.busy", files=12, retry_interval="7m", attempts="2")
+    world.tick()
+    (task,) = world.tasks()
+    assert (task.retry_seconds, task.max_attempts) == (420, 2)
+
+
 def test_files_that_a_worker_has_are_left_to_it(world: World) -> None:
     """The task goes on, and the new files are planned beside it."""
     world.lake.table("lake.busy", files=12)

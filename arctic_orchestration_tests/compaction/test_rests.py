@@ -5,12 +5,14 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration.compaction import control
 from arctic_orchestration.compaction.commit import commits
 from arctic_orchestration.compaction.planning.table_planner import state_of
 from arctic_orchestration.compaction.queue import backoff
 from arctic_orchestration.compaction.queue.backoff import length_of_rest
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.state.audit import Actor
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.stored import MERGE, MINUTE, NOON, planned
 from arctic_orchestration_tests.present import present
@@ -59,6 +61,15 @@ def test_a_file_rests_longer_each_time_and_its_company_only_as_often_as_itself(
         clock.passes(minutes=20)
         quarantine(tx, clock, "bad", "c")
         assert resting(tx, clock) == {"bad": 40 * MINUTE, "c": 10 * MINUTE}
+
+
+def test_the_files_of_a_canceled_task_rest_for_a_day(database: Database) -> None:
+    clock = Clock()
+    with database.begin() as tx:
+        (id,) = offer(tx, "lake.a", [planned("a", "b")], clock.now).taken
+        task = control.locked_task(tx, id)
+        control.cancel_task(tx, task, clock.now, Actor(name="a person"))
+        assert resting(tx, clock) == {"a": timedelta(days=1), "b": timedelta(days=1)}
 
 
 def test_a_commit_ends_the_rest_of_what_it_has_and_of_nothing_else(database: Database) -> None:

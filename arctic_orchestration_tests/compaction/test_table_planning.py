@@ -1,10 +1,12 @@
 """What a table's metadata, manifests and tasks mean for its plan."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import DayTransform, IdentityTransform, MonthTransform
 
@@ -17,6 +19,7 @@ from arctic_orchestration.compaction.queue.table_queues import see_table
 from arctic_orchestration.compaction.queue.task import TaskKind
 from arctic_orchestration.compaction.tables import note_merged
 from arctic_orchestration.errors import InvalidDefinition, NotFound
+from arctic_orchestration.state.compaction_tables import compaction_tasks
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import BY_DAY_AND_ORIGIN, BY_ORIGIN, Lake
 from arctic_orchestration_tests.compaction.stored import opened
@@ -105,6 +108,26 @@ def test_what_tasks_have_and_what_was_merged_counts(lake: Lake, database: Databa
         note_merged(tx, "lake.flights", [(TaskKind.MINOR, "")], later)
     waits = plan_table(database, lake.catalog, "lake.flights", later)
     assert (waits.tasks, waits.recheck_at) == ((), later + HOUR)
+
+
+def test_a_partition_with_a_major_under_way_is_left_out(lake: Lake, database: Database) -> None:
+    """Entirely; beside a minor, the files that came since are planned."""
+    lake.table("lake.flights", BY_ORIGIN)
+    now = utc_now()
+    for origin in ("EWR", "JFK"):
+        lake.append("lake.flights", 12, origin)
+    with database.begin() as tx:
+        see_table(tx, "lake.flights", queue=None, level=0, now=now)
+        first = plan_table(None, lake.catalog, "lake.flights", now).tasks
+        kinds = {"origin=EWR": TaskKind.MINOR, "origin=JFK": TaskKind.MAJOR}
+        offer(tx, "lake.flights", [replace(one, kind=kinds[one.partition]) for one in first], now)
+        tx.execute(sa.update(compaction_tasks).values(state="claimed"))
+    for origin in ("EWR", "JFK"):
+        lake.append("lake.flights", 12, origin)
+    found = plan_table(database, lake.catalog, "lake.flights", now)
+    assert [(task.partition, len(task.paths)) for task in found.tasks] == [("origin=EWR", 12)]
+    (left,) = found.left_alone()
+    assert (left.left, left.files) == (Left.HELD, 24)
 
 
 @pytest.mark.parametrize(
