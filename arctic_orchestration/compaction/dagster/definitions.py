@@ -38,7 +38,7 @@ class Compaction:
             of this location, ``arctic/compaction/nyc/flights``, with a description and a button to
             observe it; Dagster shows the others as assets without a definition.
         mode: ``observe``: the tables are planned and the plans are shown (``arctic compaction
-            status``, the table's asset); nothing is merged, committed or removed. ``run``: they are
+            list``, the table's asset); nothing is merged, committed or removed. ``run``: they are
             compacted.
         settings: none: each tick and run reads them from the environment.
         spark: the source of the runs' session; none: ``pyspark_resource()``.

@@ -1,9 +1,9 @@
 """A worker: claims tasks, merges their files, and reports, until it is stopped.
 
 It gets tasks from a *source*: the state database, or a server over HTTP. It merges several at once,
-each in a thread; one more thread renews all leases, at a third of their life. A lease that is not
-renewed in time is lost: the worker sends no further report for it, as another worker may have
-claimed the task.
+each in a thread; one more thread renews all leases, at a third of their life and at least every 20
+seconds. A lease that is not renewed in time is lost: the worker sends no further report for it, as
+another worker may have claimed the task.
 
 It ends in one of two ways. *Draining*, it claims nothing more and finishes its tasks; *giving
 back*, it releases its tasks, and other workers can claim them at once.
@@ -35,6 +35,7 @@ from arctic_orchestration.compaction.work.attempt_runner import (
     What,
     attempt,
 )
+from arctic_orchestration.compaction.work.claim import LEASE
 from arctic_orchestration.compaction.work.task_source import (
     ClaimedTask,
     MergedFiles,
@@ -294,7 +295,8 @@ class Worker:
             self._draining.wait(min(self._poll * 2**doublings, _LONGEST_PAUSE_SECONDS))
 
     def _renew_all(self, ended: threading.Event) -> None:
-        every = self._source.life.total_seconds() / RENEWALS
+        # However long a lease is, the worker is seen, and learns its orders.
+        every = min(self._source.life, LEASE).total_seconds() / RENEWALS
         while not ended.wait(every):
             with self._lock:
                 held = list(self._held.values())
