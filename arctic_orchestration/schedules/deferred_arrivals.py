@@ -86,15 +86,34 @@ def take_checked(
     return _take(tx, store, query)
 
 
-def unchecked(tx: sa.Connection, schedule_id: str, leaf: int) -> set[str]:
-    """Returns the partitions that have an arrival at a leaf waiting for checks."""
+def unchecked(tx: sa.Connection, schedule_id: str, leaf: int) -> dict[str, int]:
+    """Returns the partitions that have an arrival at a leaf waiting for checks, with its number.
+
+    Of several such arrivals of a partition it is the last one.
+    """
     kept = deferred_arrivals.c
     query = (
-        sa.select(events.c.partition)
+        sa.select(events.c.partition, sa.func.max(kept.number).label("number"))
         .join(deferred_arrivals, event_of_arrival)
         .where(kept.schedule_id == schedule_id, kept.leaf == leaf, kept.waits_for == "checks")
+        .where(events.c.partition.is_not(None))
+        .group_by(events.c.partition)
     )
-    return {key for key in tx.execute(query).scalars() if key is not None}
+    return {row.partition: row.number for row in tx.execute(query)}
+
+
+def last_counted(
+    tx: sa.Connection, schedule_id: str, scope: str, leaf: int, partitions: Iterable[str]
+) -> dict[str, int]:
+    """Returns the number of the last arrival of some partitions that jobs of a scope have."""
+    query = (
+        sa.select(job_events.c.partition, sa.func.max(job_events.c.number).label("number"))
+        .join(jobs, jobs.c.id == job_events.c.job_id)
+        .where(jobs.c.schedule_id == schedule_id, jobs.c.scope == scope, job_events.c.leaf == leaf)
+        .where(dialect.among(tx, job_events.c.partition, sorted(partitions)))
+        .group_by(job_events.c.partition)
+    )
+    return {row.partition: row.number for row in tx.execute(query)}
 
 
 def _take(tx: sa.Connection, store: ScheduleStore, query: sa.Select[Any]) -> list[Match]:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.event_log.feed import LookedUpFeed, Position
-from arctic_orchestration.schedules.deferred_arrivals import unchecked
+from arctic_orchestration.schedules.deferred_arrivals import last_counted, unchecked
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import COMMON, Job, JobState
 from arctic_orchestration.schedules.location import Location
@@ -42,15 +42,16 @@ class MissingPartitions:
         self._queue = queue
         self._placing = placing
         self._arrived = arrived
-        self._unchecked: Callable[[str, int], Set[str]] = partial(unchecked, queue.tx)
+        self._unchecked: Callable[[str, int], Mapping[str, int]] = partial(unchecked, queue.tx)
         #: the partitions of jobs that were read ahead, by job and leaf
         self._ahead: dict[str, dict[int, set[str]]] = {}
-        #: partitions that arrived in this transaction, by schedule and leaf
-        self._new: dict[tuple[str, int], set[str]] = defaultdict(set)
+        #: partitions that arrived in this transaction, with the number of the event, by schedule
+        #: and leaf
+        self._new: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)
 
-    def note(self, stored: StoredSchedule, leaf: int, partition: str) -> None:
+    def note(self, stored: StoredSchedule, leaf: int, partition: str, number: int) -> None:
         """Records that a partition arrives, for every job."""
-        self._new[stored.id, leaf].add(partition)
+        self._new[stored.id, leaf][partition] = number
 
     def noted(
         self,
@@ -93,9 +94,8 @@ class MissingPartitions:
         asset = leaf.asset_of_partitions or ""
         missing = [key for key in wanted if key not in seen]
         if missing and leaf.source.complete:
-            before = self._arrived(asset, missing) | self._new[stored.id, number]
-            # An arrival that waits for a check does not count.
-            before -= self._unchecked(stored.id, number)
+            before = self._arrived(asset, missing) | self._new[stored.id, number].keys()
+            before -= self._failing(job, stored, number, missing)
             missing = [key for key in missing if key not in before]
         return replace(
             given,
@@ -103,6 +103,24 @@ class MissingPartitions:
             lacking=len(missing),
             missing=tuple(missing) if len(missing) <= _NAMED else (),
         )
+
+    def _failing(
+        self, job: Job, stored: StoredSchedule, leaf: int, partitions: Sequence[str]
+    ) -> Set[str]:
+        """Returns the partitions among these whose last arrival waits for a check."""
+        waits = self._unchecked(stored.id, leaf)
+        failing = {key: waits[key] for key in partitions if key in waits}
+        if not failing:
+            return set()
+        # A later arrival that counted replaces what failed.
+        scope = str(job.scope)
+        counted = last_counted(self._queue.tx, stored.id, scope, leaf, failing)
+        new = self._new[stored.id, leaf]
+        return {
+            key
+            for key, number in failing.items()
+            if max(counted.get(key, 0), new.get(key, 0)) < number
+        }
 
     def differing(self, job: Job, stored: StoredSchedule) -> list[int]:
         """Returns the leaves of a waiting job for which other partitions belong together now."""

@@ -155,7 +155,9 @@ class Subscriber:
         counted, waiting = self._counted.sort(matches)
         placed, deferred = self._placing.place(counted, at_once=self._at_once)
         deferred += waiting
-        numbers = self._number([*counted, *(one.match for one in waiting)])
+        # Of two arrivals of a partition the later one has the larger number.
+        taken = [*counted, *(one.match for one in waiting)]
+        numbers = self._number(sorted(taken, key=lambda match: match.event.storage_id))
         defer(
             self._tx,
             self._location,
@@ -272,7 +274,7 @@ class Subscriber:
         )
         arrivals[match.leaf] = self._noted(match, before, taken, at)
         seen.add(partition)
-        self._missing.note(match.stored, match.leaf, partition)
+        self._missing.note(match.stored, match.leaf, partition, number)
         self._queue.attach(job, match.leaf, number, partition)
         if event.kind is EventKind.REQUEST:
             self._queue.change(job, partition_start=event.partition, partition_end=event.partition)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import on
@@ -162,3 +163,32 @@ def test_a_partition_whose_check_failed_leaves_a_day_incomplete(lake: MakeWorld)
     evaluate(here, bad, "no_nulls", passed=True)
     here.tick(40 * DAY + 2)
     assert runs(here) == ["2026-01-01"]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_arrival_that_counts_replaces_one_whose_check_failed(
+    lake: MakeWorld, at_once: bool
+) -> None:
+    """The partition is there for later jobs, too, until an arrival of it fails again."""
+    monthly = {**ASSETS, "summary": {"partitions": {"monthly": {"start": "2026-01-01"}}}}
+    trigger = on.partitions("raw/payments", complete=True, where="2026-01-0[12]")
+    here = lake(daily(trigger=trigger), assets=monthly)
+
+    def judged(*, passed: bool) -> None:
+        evaluate(here, arrive(here, "2026-01-01", checks=["no_nulls"]), "no_nulls", passed=passed)
+
+    judged(passed=False)
+    if not at_once:
+        here.tick(40 * DAY)
+    judged(passed=True)
+    arrive(here, "2026-01-02")
+    here.tick(40 * DAY + 1)
+    end_runs(here, 40 * DAY + 2)
+    arrive(here, "2026-01-02")
+    here.tick(40 * DAY + 3)
+    assert runs(here) == ["2026-01-01", "2026-01-01"]
+    end_runs(here, 40 * DAY + 4)
+    judged(passed=False)
+    arrive(here, "2026-01-02")
+    here.tick(40 * DAY + 5)
+    assert runs(here) == ["2026-01-01", "2026-01-01"]
