@@ -35,7 +35,10 @@ _WAITS_FOR_CODE = sa.select(
 def defer(
     tx: sa.Connection, location: Location, waiting: Sequence[tuple[Deferred, int]], now: datetime
 ) -> None:
-    """Stores arrivals that no job gets yet, each with its number."""
+    """Stores arrivals that no job gets yet, each with its number.
+
+    One that is still unmatched keeps its age: the code is loaded again and again.
+    """
     rows = [
         {
             "location_id": location.id,
@@ -44,7 +47,7 @@ def defer(
             "number": number,
             "waits_for": one.waits_for,
             "reason": one.reason,
-            "at": now,
+            "at": (one.waits_for == "match" and one.match.deferred_at) or now,
         }
         for one, number in waiting
     ]
@@ -130,6 +133,7 @@ def _take(tx: sa.Connection, store: ScheduleStore, query: sa.Select[Any]) -> lis
             stored=stored[row.schedule_id],
             leaf=row.leaf,
             number=row.number,
+            deferred_at=row.at,
         )
         for row in rows
         if row.schedule_id in stored
@@ -139,7 +143,7 @@ def _take(tx: sa.Connection, store: ScheduleStore, query: sa.Select[Any]) -> lis
 def _kept(location: Location) -> sa.Select[Any]:
     kept = deferred_arrivals.c
     return (
-        sa.select(kept.id, kept.schedule_id, kept.leaf, kept.number, events.c.details)
+        sa.select(kept.id, kept.schedule_id, kept.leaf, kept.number, kept.at, events.c.details)
         .join(events, event_of_arrival)
         .where(kept.location_id == location.id)
         .order_by(kept.number, kept.schedule_id, kept.leaf)

@@ -54,6 +54,8 @@ class Match:
     scope: str | None = None
     #: of an event that was stored earlier
     number: int | None = None
+    #: since when it was deferred, if it was
+    deferred_at: datetime | None = None
 
     @property
     def source(self) -> PartitionSource:
