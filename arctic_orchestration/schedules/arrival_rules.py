@@ -4,7 +4,8 @@ An arrival does not count while a blocking check has failed, or is planned and h
 deferred and counts once the check passes. A trigger may require more checks.
 """
 
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 
 from arctic_orchestration.event_log.arrival_checks import ArrivalChecks, fails, latest
 from arctic_orchestration.event_log.event import Event, EventKind
@@ -19,9 +20,16 @@ _ALL = ("*",)
 class CountedArrivals:
     """Sorts the arrivals of one transaction into counted, deferred and dropped ones."""
 
-    def __init__(self, lookup: ArrivalLookup, targets: Targets | None) -> None:
+    def __init__(
+        self,
+        lookup: ArrivalLookup,
+        targets: Targets | None,
+        replacing: Callable[[Sequence[Match]], Collection[int]],
+    ) -> None:
+        """Takes the lookups, and what drops the stored arrivals that some arrivals replace."""
         self._lookup = lookup
         self._targets = targets
+        self._replacing = replacing
         self._known: dict[str, Collection[str] | None] = {}
 
     def sort(self, matches: Sequence[Match]) -> tuple[list[Match], list[Deferred]]:
@@ -29,30 +37,42 @@ class CountedArrivals:
 
         Arrivals that a trigger drops for good are in neither list.
         """
-        counted = self._without_backfills(self._changed(matches))
+        counted, unchanged = self._without_backfills(matches), self._unchanged(matches)
         wanted = {
             match.event.storage_id: match.event for match in counted if self._may_defer(match)
         }
-        if not wanted:
-            return counted, []
-        checks = self._lookup.checks_of(list(wanted.values()))
+        checks = self._lookup.checks_of(list(wanted.values())) if wanted else {}
+        replacing = self._replacing([match for match in counted if id(match) in unchanged])
         passed: list[Match] = []
-        deferred: list[Deferred] = []
+        deferred: dict[int, Deferred] = {}
+        by_version: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for match in counted:
+            if id(match) in unchanged:
+                # The last change may wait for a check: this arrival takes its place.
+                replaced = [deferred.pop(one) for one in by_version.pop(_version_of(match), ())]
+                if not replaced and id(match) not in replacing:
+                    continue
             number = match.event.storage_id
             reason = self._waits(match, checks[number]) if number in wanted else None
             if reason is None:
                 passed.append(match)
-            else:
-                deferred.append(Deferred(match=match, waits_for="checks", reason=reason))
-        return passed, deferred
+                continue
+            deferred[id(match)] = Deferred(match=match, waits_for="checks", reason=reason)
+            by_version[_version_of(match)].append(id(match))
+        return passed, list(deferred.values())
 
-    def _changed(self, matches: Sequence[Match]) -> list[Match]:
-        compared = [m.event for m in matches if m.source.only_changed and _is_arrival(m.event)]
+    def _unchanged(self, matches: Sequence[Match]) -> set[int]:
+        """Returns the identities of new arrivals that do not count without a change."""
+        compared = [
+            match
+            for match in matches
+            # A deferred one was a change when it arrived.
+            if match.source.only_changed and _is_arrival(match.event) and match.number is None
+        ]
         if not compared:
-            return list(matches)
-        changed = self._lookup.changed(compared)
-        return [m for m in matches if not m.source.only_changed or m.event.storage_id in changed]
+            return set()
+        changed = self._lookup.changed([match.event for match in compared])
+        return {id(match) for match in compared if match.event.storage_id not in changed}
 
     def _without_backfills(self, matches: Sequence[Match]) -> list[Match]:
         runs = {m.event.run_id for m in matches if m.source.ignores_backfills} - {None}
@@ -99,3 +119,9 @@ class CountedArrivals:
 
 def _is_arrival(event: Event) -> bool:
     return event.kind is EventKind.PARTITION
+
+
+def _version_of(match: Match) -> tuple[object, ...]:
+    """Returns what two arrivals at one leaf of the same partition and data version share."""
+    event = match.event
+    return match.stored.id, match.leaf, event.subject, event.partition, event.data_version

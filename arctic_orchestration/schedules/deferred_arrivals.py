@@ -89,7 +89,7 @@ def take_checked(
     return _take(tx, store, query)
 
 
-def unchecked(tx: sa.Connection, schedule_id: str, leaf: int) -> dict[str, int]:
+def unchecked(tx: sa.Connection, schedule_id: str, leaf: int) -> dict[str | None, int]:
     """Returns the partitions that have an arrival at a leaf waiting for checks, with its number.
 
     Of several such arrivals of a partition it is the last one.
@@ -99,10 +99,42 @@ def unchecked(tx: sa.Connection, schedule_id: str, leaf: int) -> dict[str, int]:
         sa.select(events.c.partition, sa.func.max(kept.number).label("number"))
         .join(deferred_arrivals, event_of_arrival)
         .where(kept.schedule_id == schedule_id, kept.leaf == leaf, kept.waits_for == "checks")
-        .where(events.c.partition.is_not(None))
         .group_by(events.c.partition)
     )
     return {row.partition: row.number for row in tx.execute(query)}
+
+
+def replace_waiting(tx: sa.Connection, matches: Sequence[Match]) -> set[int]:
+    """Drops the arrivals that wait for checks and have the partition and data version of others.
+
+    Returns the identities of those that replace one.
+    """
+    waits: dict[tuple[str, int], dict[str | None, int]] = {}
+    found: set[int] = set()
+    for match in matches:
+        leaf, event = (match.stored.id, match.leaf), match.event
+        if leaf not in waits:
+            waits[leaf] = unchecked(tx, *leaf)
+        if event.partition in waits[leaf] and _replace(tx, match):
+            found.add(id(match))
+    return found
+
+
+def _replace(tx: sa.Connection, match: Match) -> bool:
+    kept, event = deferred_arrivals.c, match.event
+    same = (events.c.location_id == kept.location_id) & (events.c.number == kept.number)
+    query = (
+        sa.select(kept.id, events.c.details)
+        .join(events, same)
+        .where(kept.schedule_id == match.stored.id, kept.leaf == match.leaf)
+        .where(kept.waits_for == "checks", events.c.subject == event.subject)
+        .where(events.c.partition.is_not_distinct_from(event.partition))
+    )
+    rows = tx.execute(query).all()
+    ids = [row.id for row in rows if Event.parse(row.details).data_version == event.data_version]
+    if ids:
+        tx.execute(sa.delete(deferred_arrivals).where(dialect.among(tx, kept.id, ids)))
+    return bool(ids)
 
 
 def last_counted(

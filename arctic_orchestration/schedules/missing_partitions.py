@@ -42,7 +42,9 @@ class MissingPartitions:
         self._queue = queue
         self._placing = placing
         self._arrived = arrived
-        self._unchecked: Callable[[str, int], Mapping[str, int]] = partial(unchecked, queue.tx)
+        self._unchecked: Callable[[str, int], Mapping[str | None, int]] = partial(
+            unchecked, queue.tx
+        )
         #: the partitions of jobs that were read ahead, by job and leaf
         self._ahead: dict[str, dict[int, set[str]]] = {}
         #: partitions that arrived in this transaction, with the number of the event, by schedule

@@ -21,7 +21,12 @@ from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.schedules import target_partitions, timers
 from arctic_orchestration.schedules.arrival_rules import CountedArrivals
 from arctic_orchestration.schedules.clock_jumps import not_in_future
-from arctic_orchestration.schedules.deferred_arrivals import defer, take_checked, take_deferred
+from arctic_orchestration.schedules.deferred_arrivals import (
+    defer,
+    replace_waiting,
+    take_checked,
+    take_deferred,
+)
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import COMMON, Job, JobState
 from arctic_orchestration.schedules.location import Location
@@ -85,7 +90,7 @@ class Subscriber:
         self._now = queue.now
         self._placing = Placing(targets, self._now)
         self._waiting = OpenJobs(queue)
-        self._counted = CountedArrivals(arrivals, targets)
+        self._counted = CountedArrivals(arrivals, targets, partial(replace_waiting, tx))
         arrived = partial(arrivals.arrived, position=before)
         self._missing = MissingPartitions(queue, self._placing, arrived)
         #: the arrivals of open jobs, including those of this transaction

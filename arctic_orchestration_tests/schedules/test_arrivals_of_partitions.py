@@ -192,3 +192,32 @@ def test_an_arrival_that_counts_replaces_one_whose_check_failed(
     arrive(here, "2026-01-02")
     here.tick(40 * DAY + 5)
     assert runs(here) == ["2026-01-01", "2026-01-01"]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_arrival_with_the_version_of_one_whose_check_failed_is_a_change(
+    lake: MakeWorld, at_once: bool
+) -> None:
+    """The version before it never counted. It counts once: the failed one waits no longer."""
+    here = lake(daily(trigger=on.partitions("raw/payments", changed=True)))
+
+    def judged(version: str, *, passed: bool) -> int:
+        number = arrive(here, "2026-01-01", checks=["no_nulls"], data_version=version)
+        evaluate(here, number, "no_nulls", passed=passed)
+        return number
+
+    judged("v1", passed=True)
+    here.tick(6 * DAY)
+    end_runs(here, 6 * DAY + 1)
+    bad = judged("v2", passed=False)
+    if not at_once:
+        here.tick(6 * DAY + 2)
+    judged("v2", passed=False)
+    judged("v2", passed=True)
+    here.tick(6 * DAY + 3)
+    assert len(runs(here)) == 2
+    end_runs(here, 6 * DAY + 4)
+    evaluate(here, bad, "no_nulls", passed=True)
+    judged("v2", passed=True)
+    here.tick(6 * DAY + 5)
+    assert len(runs(here)) == 2
