@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration import on
+from arctic_orchestration import on, only
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.state.partition_tables import deferred_arrivals
-from arctic_orchestration.state.tables import events
+from arctic_orchestration.state.tables import events, job_events
 from arctic_orchestration_tests.schedules.lake_of_partitions import (
     ASSETS,
     DAY,
@@ -18,6 +18,7 @@ from arctic_orchestration_tests.schedules.lake_of_partitions import (
     end_runs,
     lake,
     runs,
+    waiting,
 )
 from arctic_orchestration_tests.schedules.simulated import World, at
 
@@ -221,3 +222,42 @@ def test_an_arrival_with_the_version_of_one_whose_check_failed_is_a_change(
     judged("v2", passed=True)
     here.tick(6 * DAY + 5)
     assert len(runs(here)) == 2
+
+
+@pytest.mark.parametrize("field", [{"changed": True}, {"backfill": "ignore"}])
+def test_time_since_arrivals_counts_the_same_ones(lake: MakeWorld, field: dict[str, Any]) -> None:
+    """The run does not receive an arrival that the trigger in ``since`` does not take."""
+    trigger = on.elapsed("1h", since=on.partitions("raw/payments", **field))
+    target = {"assets": ["report"]}
+    here = lake(daily(target=target, partitions="none", trigger=trigger))
+    here.feed.backfills["history"] = "b"
+    arrive(here, "2026-01-01", data_version="v1")
+    here.tick(6 * DAY)
+    end_runs(here, 6 * DAY + 1)
+    arrive(here, "2026-01-01", data_version="v1", run_id="history")
+    here.tick(7 * DAY)
+    assert len(here.dagster.requests) == 2
+    assert _taken(here) == ["2026-01-01"]
+
+
+def test_an_arrival_joins_a_job_that_waits_for_its_constraints(lake: MakeWorld) -> None:
+    """It is not late, and the run has it; with ``late: ignore`` the next one is ignored."""
+    trigger = on.partitions("raw/payments", late="ignore")
+    here = lake(daily(trigger=trigger, constraints=[only.delay("1h")]))
+    arrive(here, "2026-01-01")
+    here.tick(6 * DAY)
+    arrive(here, "2026-01-01")
+    here.tick(6 * DAY + 3600)
+    assert runs(here) == ["2026-01-01"]
+    assert _taken(here) == ["2026-01-01", "2026-01-01"]
+    end_runs(here, 6 * DAY + 3601)
+    arrive(here, "2026-01-01")
+    here.tick(6 * DAY + 3602)
+    assert waiting(here) == {}
+
+
+def _taken(here: World) -> list[str]:
+    """The partition of each arrival that a job has."""
+    query = sa.select(job_events.c.partition).where(job_events.c.partition != "")
+    with here.database.read() as tx:
+        return list(tx.execute(query).scalars())

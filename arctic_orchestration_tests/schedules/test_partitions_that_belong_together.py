@@ -180,25 +180,6 @@ def test_a_partition_that_is_added_later_matches_after_a_deployment(lake: MakeWo
     assert runs(here) == ["2026-01-01"]
 
 
-def test_what_maps_to_nothing_is_kept_for_thirty_days(lake: MakeWorld) -> None:
-    """From its arrival on, however often the code is loaded again meanwhile."""
-    here = lake(daily(trigger=on.partitions("raw/orders", count="all")))
-    here.feed.arrive("raw/orders", "2026-01-01|mars")
-    here.tick(2 * DAY)
-
-    def load(now: float) -> list[str]:
-        here.engine = here.new_engine()
-        here.tick(now)
-        here.tick(now + 1)
-        with here.database.read() as tx:
-            return list(tx.execute(sa.select(deferred_arrivals.c.reason)).scalars())
-
-    unmatched = ["2026-01-01|mars is no partition of raw/orders"]
-    assert load(20 * DAY) == unmatched
-    assert load(32 * DAY) == unmatched
-    assert load(32 * DAY + 301) == []
-
-
 @pytest.mark.parametrize("complete", [False, True])
 def test_jobs_wait_for_the_partitions_that_the_code_defines_now(
     lake: MakeWorld, complete: bool

@@ -321,3 +321,38 @@ def test_what_keeps_common_events_is_not_counted_as_a_waiting_job(lake: MakeWorl
     here.tick(2 * DAY + 1)
     assert sorted(waiting(here)) == ["*", "2027-01-01"]
     assert counted()[:2] == (1, 1)
+
+
+def test_the_newest_thousand_common_events_are_kept(lake: MakeWorld) -> None:
+    """A partition that begins to wait later gets these, and no earlier ones."""
+    trigger = on.partitions("raw/days") & on.partitions("config", count=1_001)
+    here = lake(daily(trigger=trigger))
+    for _ in range(1_003):
+        here.feed.arrive("config")
+    here.tick(DAY)
+    here.tick(DAY + 300)
+    here.feed.arrive("raw/days", "2026-01-01")
+    here.tick(2 * DAY)
+    assert waiting(here)["2026-01-01"].endswith("1000 of 1001 partitions of config have arrived")
+    here.feed.arrive("config")
+    here.tick(2 * DAY + 1)
+    assert runs(here) == ["2026-01-01"]
+
+
+def test_what_maps_to_nothing_is_kept_for_thirty_days(lake: MakeWorld) -> None:
+    """From its arrival on, however often the code is loaded again meanwhile."""
+    here = lake(daily(trigger=on.partitions("raw/orders", count="all")))
+    here.feed.arrive("raw/orders", "2026-01-01|mars")
+    here.tick(2 * DAY)
+
+    def load(now: float) -> list[str]:
+        here.engine = here.new_engine()
+        here.tick(now)
+        here.tick(now + 1)
+        with here.database.read() as tx:
+            return list(tx.execute(sa.select(deferred_arrivals.c.reason)).scalars())
+
+    unmatched = ["2026-01-01|mars is no partition of raw/orders"]
+    assert load(20 * DAY) == unmatched
+    assert load(32 * DAY) == unmatched
+    assert load(32 * DAY + 301) == []
