@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration import on
+from arctic_orchestration.schedules.dagster.resource import RunCause
 from arctic_orchestration.schedules.inventory import Inventory, Partitioning
 from arctic_orchestration.schedules.inventory import store as keep
 from arctic_orchestration.schedules.jobs import JobState
@@ -356,3 +357,21 @@ def test_what_maps_to_nothing_is_kept_for_thirty_days(lake: MakeWorld) -> None:
     assert load(20 * DAY) == unmatched
     assert load(32 * DAY) == unmatched
     assert load(32 * DAY + 301) == []
+
+
+def test_a_run_of_a_partition_receives_the_keys_that_arrived(
+    lake: MakeWorld, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By their asset, each in the order of its first arrival, and those of no other partition."""
+    here = lake(daily(trigger=on.partitions("raw/orders", count=2) & on.partitions("raw/days")))
+    for region in ("emea", "amer", "emea"):
+        here.feed.arrive("raw/orders", f"2026-01-01|{region}")
+    here.feed.arrive("raw/orders", "2026-01-02|apac")
+    here.feed.arrive("raw/days", "2026-01-01")
+    here.tick(3 * DAY)
+    (request,) = here.dagster.requests
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", database_url)
+    cause = RunCause({"arctic/job": request.job_id})
+    regions = ["2026-01-01|emea", "2026-01-01|amer"]
+    assert cause.upstream_partitions == {"raw/orders": regions, "raw/days": ["2026-01-01"]}
+    assert cause.partitions == [*regions, "2026-01-01"]
