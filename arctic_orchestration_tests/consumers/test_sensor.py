@@ -154,6 +154,8 @@ def test_success_acknowledges_and_failure_puts_back(
         "arctic/attempt": "1",
         ".dagster/arctic_consumer_token": "1",
     }
+    # The consumer retries; Dagster would run a failed partition beside it.
+    assert first[0].tags["dagster/max_retries"] == "0"
     assert re.fullmatch(r"each:2026-01-01:1:\d{13}:1:1:\d{13}", str(first[0].run_key))
     # Until Dagster has the runs they are requested again, under their keys.
     assert [one.run_key for one in place.tick(here)] == [one.run_key for one in first]
