@@ -96,6 +96,15 @@ def test_the_most_urgent_job_takes_the_last_slot(world: MakeWorld) -> None:
     assert order == ["b", "c", "d", "a"]
 
 
+def test_the_runs_of_urgent_jobs_are_requested_first(world: MakeWorld) -> None:
+    """Nothing holds them: Dagster creates the runs of a tick in the order of the requests."""
+    here = world([schedule("a"), schedule("b", priority=-1), schedule("c", priority=5)])
+    here.feed.arrive("raw/a", "1")
+    here.tick(1)
+    order = [request.tags["arctic/schedule"] for request in here.dagster.requests]
+    assert order == ["c", "a", "b"]
+
+
 def test_a_rule_that_breaks_holds_its_own_job_alone(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
