@@ -256,6 +256,22 @@ def test_an_arrival_joins_a_job_that_waits_for_its_constraints(lake: MakeWorld) 
     assert waiting(here) == {}
 
 
+def test_what_is_collected_late_fires_with_fewer_than_the_count(lake: MakeWorld) -> None:
+    """An hour after the first of it; before the partition has run, the count is waited for."""
+    here = lake(daily(trigger=on.partitions("raw/orders", count=2, late="collect:1h")))
+    here.feed.arrive("raw/orders", "2026-01-01|emea")
+    here.tick(2 * DAY)
+    assert runs(here) == []
+    here.feed.arrive("raw/orders", "2026-01-01|amer")
+    here.tick(3 * DAY)
+    end_runs(here, 3 * DAY + 1)
+    here.feed.arrive("raw/orders", "2026-01-01|apac", moment=at(3 * DAY + 2))
+    here.tick(3 * DAY + 3601)
+    assert runs(here) == ["2026-01-01"]
+    here.tick(3 * DAY + 3602)
+    assert runs(here) == ["2026-01-01", "2026-01-01"]
+
+
 def _taken(here: World) -> list[str]:
     """The partition of each arrival that a job has."""
     query = sa.select(job_events.c.partition).where(job_events.c.partition != "")
