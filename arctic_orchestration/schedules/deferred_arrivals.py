@@ -122,10 +122,9 @@ def replace_waiting(tx: sa.Connection, matches: Sequence[Match]) -> set[int]:
 
 def _replace(tx: sa.Connection, match: Match) -> bool:
     kept, event = deferred_arrivals.c, match.event
-    same = (events.c.location_id == kept.location_id) & (events.c.number == kept.number)
     query = (
         sa.select(kept.id, events.c.details)
-        .join(events, same)
+        .join(events, event_of_arrival)
         .where(kept.schedule_id == match.stored.id, kept.leaf == match.leaf)
         .where(kept.waits_for == "checks", events.c.subject == event.subject)
         .where(events.c.partition.is_not_distinct_from(event.partition))
