@@ -21,6 +21,7 @@ from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.tables import table_by_name
 from arctic_orchestration.compaction.work import attempt_lookup
 from arctic_orchestration.lake.replacing.replace import TASKS, replace_files
+from arctic_orchestration.quantities import parse_duration
 from arctic_orchestration.state.compaction_tables import (
     compaction_tables,
 )
@@ -32,6 +33,7 @@ from arctic_orchestration_tests.compaction.small_lake import (
     rows_of,
     table_of,
 )
+from arctic_orchestration_tests.compaction.stored import NOON
 from arctic_orchestration_tests.lake.row_filters import EqualTo
 from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.present import present
@@ -91,6 +93,20 @@ def test_it_commits_no_more_often_than_the_table_wants(
     round_ = Committer(state, catalog).commit("lake.words")
     assert round_ is not None
     assert round_.counts.snapshots == 1
+
+
+@pytest.mark.parametrize(("named", "interval"), [(None, "60s"), ("10m", "10m"), ("0s", "0s")])
+def test_the_next_commit_is_a_commit_interval_later(
+    state: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch,
+    named: str | None, interval: str,
+) -> None:  # fmt: skip
+    properties = {} if named is None else {"arctic.compaction.commit-interval": named}
+    merged(state, catalog, table_of(catalog, files=2, **properties))
+    monkeypatch.setattr(module, "database_time", lambda _: NOON)
+    assert Committer(state, catalog).tick().snapshots == 1
+    with state.read() as tx:
+        next_at = table_by_name(tx, "lake.words").next_commit_at
+    assert next_at == NOON + parse_duration(interval)
 
 
 def test_a_snapshot_has_so_many_tasks_oldest_merge_first(

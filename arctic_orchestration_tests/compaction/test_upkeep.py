@@ -13,17 +13,20 @@ from pyiceberg.table import Table
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import upkeep
+from arctic_orchestration.compaction.commit import orphaned_outputs
 from arctic_orchestration.compaction.planning.catalog_planner import Planner
 from arctic_orchestration.compaction.planning.policy import Policy
 from arctic_orchestration.compaction.planning.scope import Mode, Scope
 from arctic_orchestration.compaction.queue import queues
 from arctic_orchestration.compaction.queue.queues import QueueState
+from arctic_orchestration.compaction.run_once import offer_now
 from arctic_orchestration.compaction.service import CompactionService
 from arctic_orchestration.compaction.upkeep import (
     Upkeep,
     UpkeepCounts,
     upkeep_text,
 )
+from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.state import dialect
@@ -174,6 +177,24 @@ def test_upkeep_follows_the_present_properties(kept: Kept) -> None:
     text = kept.text("lake.typo")
     assert text is not None
     assert "arctic.compaction.expire-snapshots of lake.typo: got '30'" in text
+
+
+def test_what_live_tasks_know_is_no_orphan(kept: Kept) -> None:
+    """However old the outputs of an attempt are; once it has ended, they go."""
+    orphan = kept.table("lake.a", remove_orphans="3d")
+    offer_now(kept.database, kept.lake.catalog, "lake.a", kept.now, force=True)
+    with kept.database.begin() as tx:
+        claim = present(attempts.claim(tx, [], "w"))
+    output = orphan.parent / claim.directory / "merged.parquet"
+    output.parent.mkdir()
+    output.write_bytes(b"PAR1")
+    assert kept.tick() == UpkeepCounts(done=1)
+    assert (orphan.exists(), output.exists()) == (False, True)
+    with kept.database.begin() as tx:
+        attempts.release(tx, claim.attempt_id, claim.token)
+        orphaned_outputs.cleaned(tx, claim.attempt_id)
+    assert kept.tick(DAY) == UpkeepCounts(done=1)
+    assert not output.exists()
 
 
 def test_a_queue_that_is_paused_closed_or_overdrawn_waits(kept: Kept) -> None:
