@@ -16,6 +16,7 @@ from arctic_orchestration.compaction.queue.queues import CompactionQueue
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.work import attempt_lookup, attempts
 from arctic_orchestration.service import worker_reports
+from arctic_orchestration.service.assignments import _of_files
 from arctic_orchestration.service.merge_reports import checked_outputs
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.compaction_tables import compaction_attempts
@@ -83,6 +84,18 @@ def test_an_assignment_has_all_that_a_merge_needs(client: TestClient, task: Task
     assert Path(work["table"]["metadata_location"]).exists()
     assert work["table"]["io"] == {}
     assert 50 < work["lease_seconds"] <= 60
+
+
+def test_a_worker_gets_the_properties_that_open_files_alone() -> None:
+    """Those of stores, with their credentials; none that opens the catalog."""
+    files = {"s3.endpoint": "https://store", "s3.secret-access-key": "x", "client.region": "eu"}
+    catalog = {
+        "uri": "postgresql://u:p@h/c",
+        "token": "t",
+        "credential": "a:b",
+        "glue.region": "eu",
+    }
+    assert _of_files({**catalog, **files}) == files
 
 
 def test_a_repeated_claim_is_the_same_claim(
