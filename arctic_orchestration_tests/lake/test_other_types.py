@@ -32,7 +32,7 @@ from pyiceberg.types import (
 from pyspark.sql import SparkSession
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.errors import UnsupportedTable
+from arctic_orchestration.errors import UnsupportedFile, UnsupportedTable
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.file_metrics import describe
@@ -267,7 +267,7 @@ def test_an_arrow_without_the_annotation_decodes_no_uuids(
     add(table, rows(table, TYPES["uuid"], range(4)))
     monkeypatch.setattr(plain_files, "is_annotated", lambda kind: kind != pa.uuid())
     problem = "type uuid does not survive Spark; .*column x is read as extension<arrow.uuid>"
-    with pytest.raises(UnsupportedTable, match=problem):
+    with pytest.raises(UnsupportedFile, match=problem):
         merged(spark, table, plan(table), way=Way.DECODE)
 
 
@@ -278,7 +278,7 @@ def test_what_only_spark_could_decode_is_refused_by_name(
     table = new_table(catalog, TYPES["time"])
     add(table, rows(table, TYPES["time"], range(4)))
     problem = "column x: type time does not survive Spark; .*Arrow cannot decode the files: it was"
-    with pytest.raises(UnsupportedTable, match=problem):
+    with pytest.raises(UnsupportedFile, match=problem):
         merged(spark, table, plan(table), way=Way.DECODE, engine=Engine.SPARK)
     catalog.drop_table(table.name())
     for kind in (UnknownType(), GeometryType()):

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.clock import utc_now
-from arctic_orchestration.errors import InvalidInput, LakeError, UnsupportedTable
+from arctic_orchestration.errors import InvalidInput, LakeError, UnsupportedFile, UnsupportedTable
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.arrow_rows import write_arrow_rows
 from arctic_orchestration.lake.clustering import clustering_of, is_sorted
@@ -111,7 +111,7 @@ def merge(
             :func:`~arctic_orchestration.lake.merging.plain_files.plain_files`, else Spark.
 
     Errors:
-        UnsupportedTable: the format version, a type or a file would not survive.
+        UnsupportedTable: the format version, or a file, would not survive.
         InvalidInput: a property of the table is invalid.
         LakeError: a file is missing or differs from the table's record of it, Spark failed, the
             disk is full, the outputs lack rows or have too many, or the requested engine or way
@@ -199,7 +199,8 @@ def _decoded(
     try:
         require_supported(table.schema(), name)
     except UnsupportedTable as error:
-        raise UnsupportedTable(f"{error}; and Arrow cannot decode the files: {reason}") from None
+        # Of these files: Arrow decodes others.
+        raise UnsupportedFile(f"{error}; and Arrow cannot decode the files: {reason}") from None
     written, missing = _decoded_by_spark(spark, table, group, directory, target_bytes)
     through = f"; files pass through Arrow, as {missing}" if missing else ""
     return written, f"decoded by Spark: {reason}{through}"
