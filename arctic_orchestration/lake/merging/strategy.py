@@ -197,7 +197,8 @@ def misfits(footer: Footer, schema: Schema) -> Iterator[str]:
             yield f"column {column.path} is {kind}, expected {expected}"
 
 
-#: The specification's physical and logical types for a type, in pyarrow's names.
+#: The specification's physical and logical types for a type, in pyarrow's names. Shapes are not
+#: copied: PySpark 3.5 cannot read their annotation.
 _PHYSICAL: dict[type[iceberg.IcebergType], tuple[str, tuple[str, ...]]] = {
     iceberg.BooleanType: ("BOOLEAN", ("NONE",)),
     iceberg.IntegerType: ("INT32", ("NONE", "INT")),
@@ -214,8 +215,6 @@ _PHYSICAL: dict[type[iceberg.IcebergType], tuple[str, tuple[str, ...]]] = {
     iceberg.BinaryType: ("BYTE_ARRAY", ("NONE",)),
     iceberg.UUIDType: ("FIXED_LEN_BYTE_ARRAY", ("UUID", "NONE")),
     iceberg.FixedType: ("FIXED_LEN_BYTE_ARRAY", ("NONE",)),
-    iceberg.GeometryType: ("BYTE_ARRAY", ("GEOMETRY",)),
-    iceberg.GeographyType: ("BYTE_ARRAY", ("GEOGRAPHY",)),
 }
 
 
