@@ -36,6 +36,8 @@ NAME = "arctic-host"
 #: of the code servers that were forked; the kernel shows that of the process they come from
 _environments: dict[int, Environment] = {}
 _environment = host_client._environment
+#: the code servers, in the order of their start
+_code_servers: list["ForkedProcess"] = []
 
 
 class ForkedProcess:
@@ -69,13 +71,23 @@ class ForkedProcess:
 
 @contextmanager
 def forks_in_place() -> Iterator[None]:
-    """While the block lasts, this process forks its code servers and hosts."""
+    """While the block lasts, this process forks its code servers and hosts.
+
+    Code servers end with the block: Dagster only asks them to.
+    """
 
     def environment(process: int) -> Environment:
         return _environments.get(process) or _environment(process)
 
-    with _code_servers_from(_fork_code_server), hosts_are_forked(environment):
-        yield
+    before = len(_code_servers)
+    try:
+        with _code_servers_from(_fork_code_server), hosts_are_forked(environment):
+            yield
+    finally:
+        for each in _code_servers[before:]:
+            if each.poll() is None:
+                each.kill()
+        del _code_servers[before:]
 
 
 @contextmanager
@@ -113,6 +125,7 @@ def _fork_code_server(
     process.start()
     forked = ForkedProcess(process)
     _environments[forked.pid] = env
+    _code_servers.append(forked)
     return forked
 
 
