@@ -253,8 +253,10 @@ def _report(engines: list[sa.Engine], url: str, pipe: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # which is the case here
-def test_a_forked_process_connects_on_its_own(url: str) -> None:
+def test_a_forked_process_connects_on_its_own(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a handle of its parent, too. Control: an engine that is not shared."""
+    # Pools of earlier tests may have idle connections: none is closed for theirs.
+    monkeypatch.setattr(PatientPool, "PROCESS_LIMIT", 100)
     inherited = Database(url)
     control = dialect.make_engine(address.parse(url))
     own, of_control = _backend(inherited.engine), _backend(control)
