@@ -62,16 +62,11 @@ def alive(
 
 @pytest.fixture
 def instance(
-    backend: str,
-    empty_url: str,
-    dagster_instance: Callable[[str], dg.DagsterInstance],
-    monkeypatch: pytest.MonkeyPatch,
+    instance: dg.DagsterInstance, empty_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> dg.DagsterInstance:
     """An instance and a state database that is empty."""
-    made = dagster_instance(backend)
-    monkeypatch.setenv("DAGSTER_HOME", made.root_directory)
     monkeypatch.setenv("ARCTIC_DATABASE_URL", empty_url)
-    return made
+    return instance
 
 
 def test_all_is_well_where_all_is_well(

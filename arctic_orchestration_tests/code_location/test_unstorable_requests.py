@@ -6,13 +6,17 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from arctic_orchestration import Arctic, Freshness, Schedule, fresh_parents
 from arctic_orchestration_tests.code_location.conftest import Place
+from arctic_orchestration_tests.code_location.neighbours import (
+    DAYS,
+    Jobs,
+    check_schedules,
+    check_tasks,
+)
 from arctic_orchestration_tests.code_location.tasks_place import Tasks, tasks
 
 __all__ = ["tasks"]
 
-DAYS = dg.DailyPartitionsDefinition("2026-01-01")
 DAWN = datetime(2026, 1, 1, 6)
 #: what the functions of a job's partitions return, and the reason of the refusal
 ODD = pytest.mark.parametrize(
@@ -26,7 +30,7 @@ ODD = pytest.mark.parametrize(
 )
 
 
-def jobs(config: Any, tags: dict[str, str]) -> tuple[dg.JobDefinition, dg.JobDefinition]:
+def jobs(config: Any, tags: dict[str, str]) -> Jobs:
     """A job with this configuration and these tags for each day, and one without."""
 
     @dg.op(config_schema={"since": dg.Field(dg.Any, is_required=False)})
@@ -50,36 +54,11 @@ def test_the_schedules_of_a_location_go_on(
     place: Place, config: Any, tags: dict[str, str], reason: str
 ) -> None:
     """The whole answer of a tick is one text for the daemon, which stores its runs one by one."""
-    raw = {"partitions": {"asset": "raw/a"}}
-    schedules = [
-        Schedule(name="odd", trigger=raw, target={"job": "odd"}, partitions="each", enabled=True),
-        Schedule(name="good", trigger=raw, target={"job": "good"}, enabled=True),
-    ]
-    defs = dg.Definitions.merge(
-        dg.Definitions(assets=[dg.AssetSpec(["raw", "a"])], jobs=[*jobs(config, tags)]),
-        Arctic(schedules=schedules).definitions(),
-    )
-    place.tick(defs)
-    place.announce("2026-01-01")
-    requests = place.tick(defs).run_requests or ()
-    assert [request.job_name for request in requests] == ["good"]
-    states = {name: (state, why) for name, state, why in place.states()}
-    assert states["good"][0] == "launching"
-    state, why = states["odd"]
-    assert state == "failed"
-    assert reason in why
+    check_schedules(place, jobs(config, tags), reason)
 
 
 @ODD
 def test_the_tasks_of_a_location_go_on(
     tasks: Tasks, config: Any, tags: dict[str, str], reason: str
 ) -> None:
-    tasks.declare(
-        Freshness(tasks=[fresh_parents({})(one) for one in jobs(config, tags)]).definitions()
-    )
-    odd = tasks.submit("odd")
-    tasks.submit("good")
-    requests = tasks.tick().run_requests or ()
-    assert [request.tags["arctic/task"] for request in requests] == ["good"]
-    assert tasks.again(odd).state.value == "failed"
-    assert reason in tasks.again(odd).reason
+    check_tasks(tasks, jobs(config, tags), reason)

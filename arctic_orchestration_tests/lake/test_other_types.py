@@ -20,6 +20,7 @@ from pyiceberg.types import (
     GeographyType,
     GeometryType,
     IcebergType,
+    ListType,
     LongType,
     NestedField,
     StructType,
@@ -90,6 +91,7 @@ def new_table(catalog: Catalog, kind: Type) -> Table:
         NestedField(1, "id", LongType()),
         NestedField(2, "x", kind.kind),
         NestedField(3, "s", StructType(NestedField(4, "y", kind.kind))),
+        NestedField(5, "l", ListType(6, kind.kind, element_required=False)),
     )
     catalog.create_namespace_if_not_exists("lake")
     return catalog.create_table(
@@ -108,8 +110,11 @@ def rows(table: Table, kind: Type, places: range, *, lineage: bool = False) -> p
         pa.array(values, pa.int64()).cast(of_x) if kind.values == NANOS else pa.array(values, of_x)
     )
     within = pa.StructArray.from_arrays([held], fields=list(schema.field("s").type))
-    columns = [pa.array(places, pa.int64()), held, within]
-    columns += [pa.nulls(len(places)) for _ in schema.names[3:]]
+    of_lists = schema.field("l").type
+    kept = pa.LargeListArray if pa.types.is_large_list(of_lists) else pa.ListArray
+    listed = kept.from_arrays(range(len(places) + 1), held, of_lists)
+    columns = [pa.array(places, pa.int64()), held, within, listed]
+    columns += [pa.nulls(len(places)) for _ in schema.names[4:]]
     if lineage:
         schema = schema_to_pyarrow(Schema(*table.schema().fields, *LINEAGE))
         columns += [pa.array(places, pa.int64()), pa.array([1] * len(places), pa.int64())]
@@ -158,7 +163,7 @@ def column(file: pq.ParquetFile, number: int) -> str:
 def test_values_stay_as_they_are(
     spark: SparkSession, catalog: Catalog, name: str, way: Way
 ) -> None:
-    """At the top and in a struct, in the type that the specification has for Parquet."""
+    """Of columns, in structs and in lists, in the type that the specification has for Parquet."""
     kind = TYPES[name]
     table = new_table(catalog, kind)
     require_supported_table(table)
@@ -176,8 +181,7 @@ def test_values_stay_as_they_are(
     expected = pa.concat_tables([first, second])
     for column_name in expected.column_names:
         assert found.column(column_name).to_pylist() == expected.column(column_name).to_pylist()
-    assert column(file, 1).startswith(kind.stored)
-    assert column(file, 2).startswith(kind.stored)
+    assert all(column(file, number).startswith(kind.stored) for number in (1, 2, 3))
     # Of nanoseconds, readers get none: pyiceberg would round the greatest one down.
     lower, upper = described.lower_bounds or {}, described.upper_bounds or {}
     assert (lower.get(2), upper.get(2)) == (kind.bounds or (None, None))
@@ -221,7 +225,7 @@ def test_files_have_no_columns_of_type_unknown(
         add(table, found)
     done, file, described = merged(spark, table, plan(table), way=way)
     assert done.way == way
-    assert file.schema_arrow.names == ["id", "x", "s", *(field.name for field in LINEAGE)]
+    assert file.schema_arrow.names == ["id", "x", "s", "l", *(field.name for field in LINEAGE)]
     assert sorted(file.read().column("x").to_pylist()) == [1, 2, 3, 4]
     assert number not in present(described.column_sizes)
 
