@@ -82,6 +82,22 @@ def test_a_row_that_was_lost_is_found_in_the_footer(table: Table, merged: Replac
     assert wrong(table, lossy).startswith("got 5 rows in the outputs, expected 6")
 
 
+def test_values_must_not_become_null(table: Table, merged: Replacement) -> None:
+    """The output has as many rows as the inputs, and one null more; a null of an input may stay."""
+    table.append(pa.table({"id": [9, 19], "origin": [None, "JFK"]}))
+    group = plan(table)
+
+    null: Any = None
+    two_nulls = merge(
+        table, group, changed=lambda rows: [*((id_, null) for id_, _ in rows[:2]), *rows[2:]]
+    )
+    assert wrong(table, two_nulls) == (
+        "got 2 nulls in origin of the outputs, expected at most 1, as many as in the inputs"
+    )
+    good = merge(table, group)
+    assert set(replace_files(table, [good]).committed) == {good.id}
+
+
 def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 

@@ -1,9 +1,10 @@
 """Verifies the outputs of a merge."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.types import IcebergType
 
@@ -49,8 +50,8 @@ def checked_outputs(
 
     Errors:
         WrongOutputs: one is missing, is not a complete Parquet file, is outside the table, contains
-            a column that the table cannot read, or their rows are not those of the inputs without
-            the deleted ones.
+            a column that the table cannot read, or more nulls than the inputs, or their rows are
+            not those of the inputs without the deleted ones.
         UnreadableFile: one exists and cannot be opened or read, while other files can.
         LakeError: the storage did not answer.
     """
@@ -98,10 +99,29 @@ def checked_outputs(
             f"got {rows} rows in the outputs, expected {before - rows_deleted}: "
             f"{before} in the inputs without {rows_deleted} deleted ones"
         )
+    _require_values(table, [place.file for place in places.values()], [one.file for one in found])
     return Outputs(
         added=tuple(Added(file=one.file, sequence_number=group.sequence_number) for one in found),
         columns=tuple(one.columns for one in found),
     )
+
+
+def _require_values(table: Table, inputs: Sequence[DataFile], outputs: Sequence[DataFile]) -> None:
+    """Requires that no value has become null, as far as the metrics of all files have counts.
+
+    Those of nested columns are left out: what they count differs from writer to writer.
+    """
+    for field in table.schema().fields:
+        before = [(file.null_value_counts or {}).get(field.field_id) for file in inputs]
+        after = [(file.null_value_counts or {}).get(field.field_id) for file in outputs]
+        if not field.field_type.is_primitive or None in before or None in after:
+            continue
+        expected, nulls = sum(filter(None, before)), sum(filter(None, after))
+        if nulls > expected:
+            raise WrongOutputs(
+                f"got {nulls} nulls in {field.name} of the outputs, expected at most {expected}, "
+                "as many as in the inputs"
+            )
 
 
 def _named_error(table: Table, path: str, error: OSError, group: FileGroup) -> Exception:
