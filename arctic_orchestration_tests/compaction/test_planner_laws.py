@@ -1,7 +1,6 @@
 """What holds for every plan, whatever the table looks like."""
 
 import random
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from arctic_orchestration.compaction.planning.planner import plan
 from arctic_orchestration.compaction.planning.policy import Policy
-from arctic_orchestration.compaction.planning.table_plan import PlanState
+from arctic_orchestration.compaction.planning.table_plan import PlanState, TablePlan
 from arctic_orchestration.compaction.queue.task import TaskKind
 from arctic_orchestration.lake.file_groups import LiveFile
 from arctic_orchestration.lake.manifests import LiveFiles
@@ -23,7 +22,7 @@ from arctic_orchestration_tests.compaction.planned_files import (
     merged,
     snapshot,
 )
-from arctic_orchestration_tests.slowness import slowness
+from arctic_orchestration_tests.executed_lines import executed_lines
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 DELETES = [
@@ -222,48 +221,56 @@ def test_small_appends_for_a_day_are_not_written_over_and_over(beside: list[Live
 
 
 @pytest.mark.parametrize("sizes", [(1, 200_000), (2 * MIB, 140 * MIB)])
-def test_fifty_thousand_files_are_planned_quickly(sizes: tuple[int, int]) -> None:
-    """In a second or so, in one partition; the bound is for busy machines."""
-    dice = random.Random(7)
-    deletes = (delete_file("d", rows=10**6),)
-    files = [
-        data_file(
-            f"s3://lake/flights/data/{n:08}.parquet",
-            dice.randint(*sizes),
-            sequence=n // 10,
-            deletes=deletes if n % 3 == 0 else (),
+def test_twice_the_files_cost_twice_the_work(sizes: tuple[int, int]) -> None:
+    """In one partition; a search of all files for each file would cost four times as much."""
+
+    def work(count: int) -> int:
+        dice = random.Random(7)
+        deletes = (delete_file("d", rows=10**6),)
+        files = [
+            data_file(
+                f"s3://lake/flights/data/{n:08}.parquet",
+                dice.randint(*sizes),
+                sequence=n // 10,
+                deletes=deletes if n % 3 == 0 else (),
+            )
+            for n in range(count)
+        ]
+        live = snapshot(files, 6000)
+        return executed_lines(lambda: plan(live, Policy(), PlanState(forced=True), NOW))
+
+    assert work(10_000) < 2.5 * work(5_000)
+
+
+def test_a_stream_of_upserts_is_planned_in_large_tasks_with_linear_work() -> None:
+    """10,000 files of 1 MB and 100 equality deletes: some 130 files a task, not one."""
+
+    def upserts(count: int) -> LiveFiles:
+        dice = random.Random(7)
+        deletes = [
+            delete_file(f"d{n:03}", 2000, sequence=count // 1000 * n + 5, equality=True)
+            for n in range(100)
+        ]
+        # As manifests are read: files of one commit have the very same tuple.
+        since = [tuple(deletes[first:]) for first in range(101)]
+        files = [
+            data_file(f"{n:08}", dice.randint(1, 2_000_000), sequence=n // 10) for n in range(count)
+        ]
+        return snapshot(
+            [
+                replace(file, deletes=since[min(100, (file.sequence_number + 5) * 1000 // count)])
+                for file in files
+            ],
+            6000,
         )
-        for n in range(50_000)
-    ]
-    live = snapshot(files, 6000)
-    began = time.process_time()
-    found = plan(live, Policy(), PlanState(forced=True), NOW)
-    assert found.tasks
-    spent = time.process_time() - began
-    assert spent < 5 * slowness()
 
+    def planned(live: LiveFiles) -> TablePlan:
+        return plan(live, Policy(), PlanState(forced=True), NOW)
 
-def test_a_stream_of_upserts_is_planned_quickly_and_well() -> None:
-    """50,000 files of 1 MB and 500 equality deletes: some 130 files a task, not one."""
-    dice = random.Random(7)
-    deletes = [
-        delete_file(f"d{n:03}", 2000, sequence=10 * n + 5, equality=True) for n in range(500)
-    ]
-    # As manifests are read: files of one commit have the very same tuple.
-    since = [tuple(deletes[first:]) for first in range(501)]
-    files = [
-        data_file(f"{n:08}", dice.randint(1, 2_000_000), sequence=n // 10) for n in range(50_000)
-    ]
-    files = [
-        replace(file, deletes=since[min(500, (file.sequence_number + 5) // 10)]) for file in files
-    ]
-    live = snapshot(files, 6000)
-    began = time.process_time()
-    found = plan(live, Policy(), PlanState(forced=True), NOW)
-    spent = time.process_time() - began
-    assert spent < 5 * slowness()
-    # 50 GB in tasks of 134 MB.
-    assert 373 <= len(found.tasks) <= 400
+    few, many = upserts(5_000), upserts(10_000)
+    assert executed_lines(lambda: planned(many)) < 2.5 * executed_lines(lambda: planned(few))
+    # 10 GB in tasks of 134 MB.
+    assert 74 <= len(planned(many).tasks) <= 80
 
 
 def _written_at(moment: datetime) -> Callable[[int], datetime]:

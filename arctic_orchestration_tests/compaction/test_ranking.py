@@ -4,7 +4,6 @@
 """
 
 import os
-import time
 from datetime import datetime, timedelta
 
 import pytest
@@ -249,7 +248,7 @@ def test_a_flood_of_one_table_does_not_starve_a_trickle_of_others(
     assert all(clock.now - since <= bound for since in waiting.values())
 
 
-def test_a_claim_reads_the_index_and_is_quick_among_many(database: Database, backend: str) -> None:
+def test_a_claim_reads_the_index_among_many(database: Database, backend: str) -> None:
     """As many tasks wait as there are in the flood; the database says how it finds the first."""
     with database.begin() as tx:
         queues.update_queue(tx, "default", capacity=FLOOD)
@@ -269,14 +268,6 @@ def test_a_claim_reads_the_index_and_is_quick_among_many(database: Database, bac
         assert "SCAN" not in text.upper().replace("INDEX SCAN", ""), text
         assert "Sort" not in text, text
         assert "TEMP B-TREE" not in text, text
-    begun = time.perf_counter()
-    for _ in range(100):
-        with database.begin() as tx:
-            assert attempts.claim(tx, ["default"], "w") is not None
-    each = (time.perf_counter() - begun) / 100 * 1000
-    print(f"{backend}: {each:.2f} ms a claim among {FLOOD} waiting tasks")
-    # Some milliseconds on a quiet machine; a claim that read all tasks would take a second.
-    assert each < 200
 
 
 def _paths(claim: attempts.Claim) -> tuple[str, ...]:
