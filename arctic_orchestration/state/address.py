@@ -15,8 +15,6 @@ _FORM = (
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=://)")
 _SECRET = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
 _DRIVERS = {"sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg2"}
-#: the parameters that SQLAlchemy passes to SQLite's driver; it validates others only on connect
-_OF_SQLITE = {"timeout", "isolation_level", "detect_types", "check_same_thread", "uri"}
 
 
 def parse(url: str) -> sa.URL:
@@ -35,8 +33,8 @@ def parse(url: str) -> sa.URL:
     if parsed.drivername not in _DRIVERS:
         raise InvalidInput(FIELD, shown(parsed), EXPECTED)
     if parsed.get_backend_name() == "sqlite":
-        unknown = set() if "uri" in parsed.query else set(parsed.query) - _OF_SQLITE
-        if parsed.host or parsed.username or parsed.password or unknown:
+        # The driver's options, such as the isolation level, are the product's own.
+        if parsed.host or parsed.username or parsed.password or parsed.query:
             expected = "sqlite:////path/to/a/file, without a host, a user or options"
             raise InvalidInput(FIELD, shown(parsed), expected)
     elif url.partition("?")[0].count("@") > 1:

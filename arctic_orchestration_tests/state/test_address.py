@@ -31,6 +31,7 @@ ODD = [
     "foo+bar+baz://u:pw-1@h/d",
     "sqlite://u:pw-1@h/d",
     "sqlite:///file.db?password=pw-1",
+    "sqlite:///file.db?isolation_level=DEFERRED",
 ]
 
 
