@@ -329,7 +329,8 @@ def test_a_scope_is_limited_to_queues(api: MakeApi, database: Database, tmp_path
     assert reads.put("/workers/n", json=form).status_code == 403
     assert night.put("/workers/n", json=form).status_code == 200
     assert claimed(night, worker="n") is None
-    assert every.put("/workers/e", json={"name": "e"}).status_code == 200
+    for worker in "ei":
+        assert every.put(f"/workers/{worker}", json={"name": worker}).status_code == 200
     work = claimed(every, worker="e")
     path = f"/workers/attempts/{work['attempt']}"
     assert night.get(path).status_code == 403
@@ -337,11 +338,12 @@ def test_a_scope_is_limited_to_queues(api: MakeApi, database: Database, tmp_path
     bodies = {"claim": {"key": "k"}, "beat": {"key": "k"}, "drain": None}
     for way, body in bodies.items():
         assert night.post(f"/workers/e/{way}", json=body).status_code in (403, 422)
-    assert night.delete("/workers/e").status_code == 403
+    # One with a task of another queue, and one without a task.
+    assert [night.delete(f"/workers/{worker}").status_code for worker in "ei"] == [403, 403]
     assert night.put("/workers/e", json=form).status_code == 403
     assert every.get("/workers/e").json()["queues"] == []
     assert [one["worker"] for one in night.get("/workers").json()["workers"]] == ["n"]
-    assert len(reads.get("/workers").json()["workers"]) == 2
+    assert len(reads.get("/workers").json()["workers"]) == 3
     for way, body in bodies.items():
         assert reads.post(f"/workers/e/{way}", json=body).status_code == 403
     assert every.get(path).json()["state"] == "live"
