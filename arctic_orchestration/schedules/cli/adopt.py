@@ -106,6 +106,9 @@ def adopt(
             fails = show_differences(session, names, as_json=as_json)
         else:
             if cut_over or shadow:
+                # All of them, before the first one begins.
+                for name in names:
+                    session.check(name, approximate=approximate, shadowed=shadow)
                 items = [
                     session.cut_over(name, approximate=approximate, shadowed=shadow)
                     for name in names

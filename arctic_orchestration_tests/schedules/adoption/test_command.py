@@ -156,3 +156,15 @@ def test_the_code_of_what_has_a_function_is_python_alone(adopt: Callable[..., En
     assert "name: decided" not in printed
     (of_json,) = json.loads(adopt("decided", "--json").out)
     assert (of_json["needs_python"], of_json["yaml"]) == (True, None)
+
+
+def test_a_name_that_is_refused_begins_nothing(
+    project: Project, adopt: Callable[..., Ended]
+) -> None:
+    """Neither for itself nor for the names before it."""
+    project.daemon_pass()
+    ticked_as(project, owner_of(project))
+    for wrong in ("hourli", "both", "asset:derived"):
+        assert adopt("--cut-over", "hourly", wrong).code == 2
+    with project.database.read() as tx:
+        assert tx.execute(sa.select(adoptions)).all() == []

@@ -121,6 +121,18 @@ class Session:
         ``shadowed``: begins a shadow instead, which needs no further step.
 
         Errors:
+            As of :meth:`check`, or TransitionRefused: a step of another kind was begun.
+        """
+        item = self.check(name, approximate=approximate, shadowed=shadowed)
+        assert item.drafted.schedule is not None
+        cut_over.prepare(item.place, item.instigator, item.drafted.schedule, shadowed=shadowed)
+        return item
+
+    def check(self, name: str, *, approximate: bool, shadowed: bool) -> Item:
+        """Returns an object that can be cut over or shadowed.
+
+        Errors:
+            NotFound: no repository has it, or its code location has no dispatcher that ticks.
             TransitionRefused: it is not exact, and ``approximate`` does not allow for that; or its
                 function has to be declared in code first.
         """
@@ -141,7 +153,6 @@ class Session:
             )
         if drafted.outcome is Outcome.APPROXIMATE and not (approximate or shadowed):
             raise TransitionRefused(f"{name} differs: {reasons}. Accept that with --approximate")
-        cut_over.prepare(item.place, item.instigator, schedule, shadowed=shadowed)
         return item
 
     def in_shadow(self, name: str) -> Item:
