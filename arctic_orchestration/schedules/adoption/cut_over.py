@@ -5,11 +5,12 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import TransitionRefused
-from arctic_orchestration.schedules import control, deferred_arrivals, timers
+from arctic_orchestration.schedules import control, deferred_arrivals, suspension, timers
 from arctic_orchestration.schedules.adoption import journal, shadow
 from arctic_orchestration.schedules.adoption.instigator import Instigator
 from arctic_orchestration.schedules.adoption.journal import Adoption, Boundary, Step
 from arctic_orchestration.schedules.adoption.place import Place
+from arctic_orchestration.schedules.discarded_jobs import with_discard
 from arctic_orchestration.schedules.location import Location, update
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.stored_schedule import StoredSchedule
@@ -20,6 +21,7 @@ from arctic_orchestration.state.tables import schedules
 #: events of the log in one reading
 _AT_ONCE = 4_000
 _EARLIER = "it arrived before its schedule was adopted, and no tick of Dagster took it"
+_COLLECTED = "it was collected before the schedule was adopted, while Dagster made the runs"
 
 
 def prepare(
@@ -143,6 +145,10 @@ def _enable(
         timers.stop(tx, stored.id)
         timers.start(tx, location, [(stored.id, stored.schedule)], boundary.at)
     store, why = place.state.store, "adopted: it begins where Dagster stopped"
+    if not stored.launches:
+        # Dagster has run what it collected; what is above the boundary is given to it below.
+        lost = suspension.discard_waiting(tx, stored.id, _COLLECTED, now, actor=place.actor.name)
+        why = with_discard(why, lost)
     control.enable(tx, store, location, stored.name, now, reason=why, actor=place.actor)
     if boundary.event is not None:
         _give_earlier(tx, place, location, stored, boundary.event, now)

@@ -1,0 +1,65 @@
+"""A suspended schedule has collected what Dagster has run; a cut-over begins behind that."""
+
+import pytest
+import sqlalchemy as sa
+
+from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules.dagster.adoption.session import Item, Session
+from arctic_orchestration.state.tables import jobs
+from arctic_orchestration_tests.schedules.adoption.conftest import on_both
+from arctic_orchestration_tests.schedules.adoption.project import Project
+from arctic_orchestration_tests.schedules.adoption.test_cut_over import (
+    HOUR,
+    SECONDS,
+    partitions_run,
+    pass_after,
+)
+
+
+def collecting(project: Project, name: str, mode: str) -> tuple[Session, Item]:
+    """Dagster's own runs; its schedule is made by hand, suspended, with a suspend mode."""
+    project.start(name)
+    project.daemon_pass()
+    session = project.session()
+    item = session.find(name)
+    schedule = item.drafted.schedule
+    assert schedule is not None
+    off = schedule.model_copy(update={"suspend_mode": mode, "enabled": False})
+    with item.place.caught_up() as (tx, location, now):
+        control.apply(tx, item.place.state.store, location, [off], now)
+    return session, item
+
+
+@pytest.mark.parametrize("mode", ["backlog", "collect"])
+def test_ticks_that_were_collected_have_no_second_run(project: Project, mode: str) -> None:
+    """Dagster made the runs of 11 and 12. Ours makes that of 13."""
+    session, _ = collecting(project, "hourly", mode)
+    for _ in range(2):
+        pass_after(project, HOUR)
+    assert session.forward(session.cut_over("hourly")) is None
+    pass_after(project, SECONDS)
+    assert project.owners("hourly_report") == {"Dagster": 2}
+    pass_after(project, HOUR)
+    assert project.owners("hourly_report") == {"Dagster": 2, "ours": 1}
+    with project.database.read() as tx:
+        reasons = tx.execute(sa.select(jobs.c.reason).where(jobs.c.state == "discarded")).scalars()
+        assert set(reasons) == {
+            "it was collected before the schedule was adopted, while Dagster made the runs"
+        }
+    session.close()
+
+
+@on_both
+def test_arrivals_that_were_collected_have_one_run(project: Project) -> None:
+    """Dagster's tick took the first. The second has come since, and both are in jobs of ours."""
+    session, _ = collecting(project, "arrivals", "backlog")
+    project.arrive("raw", "first")
+    pass_after(project, SECONDS)
+    project.arrive("raw", "second")
+    # The dispatcher ticks, and Dagster's sensor is not due yet.
+    pass_after(project, SECONDS / 4)
+    assert session.forward(session.cut_over("arrivals")) is None
+    for _ in range(2):
+        pass_after(project, SECONDS)
+    assert partitions_run(project) == [("first", "Dagster"), ("second", "ours")]
+    session.close()
