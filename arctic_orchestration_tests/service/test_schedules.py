@@ -201,6 +201,34 @@ def test_the_list_is_filtered(api: MakeApi, world: MakeWorld) -> None:
         ), bad
 
 
+def test_what_a_filter_cannot_say_of_an_event_excludes_no_schedule(
+    api: MakeApi, world: MakeWorld
+) -> None:
+    """Runs have tags and arrivals metadata; a run of an asset may be of any job."""
+    paid = on.partitions("raw/a", where="2026-*", metadata={"source": "ftp"})
+    world(
+        [
+            schedule("by_hand", on.run("load", tags={"by": "hand"})),
+            schedule("of_asset", on.run("load", assets=["raw/b"], location="*", status="failure")),
+            schedule("paid", paid),
+            schedule("since", on.elapsed("1h", since=on.run("load", tags={"by": "hand"}))),
+        ]
+    )
+    client = api()
+    for query, expected in {
+        "run_of_job=load": ["by_hand", "since"],
+        "run_of_job=load&run_status=failure": [],
+        "run_of_asset=raw/b": ["of_asset"],
+        "run_of_asset=raw/b&run_of_job=load": ["by_hand", "of_asset", "since"],
+        "run_of_asset=raw/b&run_of_job=other": [],
+        "run_of_asset=raw/b&run_location=there": ["of_asset"],
+        "run_of_asset=raw/b&run_status=success": [],
+        "asset=raw/a&partition=2026-01-31": ["paid"],
+        "asset=raw/a&partition=2025-01-31": [],
+    }.items():
+        assert names(client.get(f"/schedules?{query}")) == expected, query
+
+
 def test_pages_go_on_over_locations(api: MakeApi, world: MakeWorld) -> None:
     """By location and name; each schedule once."""
     world([schedule("a"), schedule("b"), schedule("c")], location="east")

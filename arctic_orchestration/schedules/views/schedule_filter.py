@@ -15,6 +15,7 @@ from arctic_orchestration.schedules import triggers
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.stored_schedule import ScheduleStatus
+from arctic_orchestration.schedules.triggers import Elapsed, Leaf, Partitions, Run
 from arctic_orchestration.state.tables import schedule_keys, schedules
 
 
@@ -32,7 +33,7 @@ class ScheduleFilter:
     #: a glob on the name
     name: str | None = None
     #: events of which its trigger takes at least one; an arrival without a partition stands for
-    #: arrivals of any partition
+    #: arrivals of any partition, and an event stands for those with any metadata or tags
     events: Sequence[Event] | None = None
     #: suspended since a moment of this half-open span; one that was never enabled is not
     suspended_from: datetime | None = None
@@ -114,11 +115,20 @@ def _takes(form: Mapping[str, Any], events: Sequence[Event], location: Location)
         # Written by another version of the package: it takes no events here.
         return False
     return any(
-        _is_any_arrival(event) or leaf.takes(event)
+        _is_any_arrival(event) or _as_asked(leaf, event).takes(event)
         for leaf in leaves
         for event in events
         if set(event.keys) & set(leaf.keys(location.name))
     )
+
+
+def _as_asked(leaf: Leaf, event: Event) -> Leaf:
+    """Returns a leaf without its conditions on what the filter cannot say of an event."""
+    if isinstance(leaf, Elapsed) and not isinstance(leaf.since, str):
+        return _as_asked(leaf.since, event)
+    if isinstance(leaf, Run):
+        return leaf.model_copy(update={"tags": {}} if event.subject else {"tags": {}, "job": None})
+    return leaf.model_copy(update={"metadata": {}}) if isinstance(leaf, Partitions) else leaf
 
 
 def _keys(location: str, name: str) -> Sequence[str]:
