@@ -104,25 +104,31 @@ def sensors(instance: "DagsterInstance") -> list[Finding]:
 
 
 def adopted(instance: "DagsterInstance") -> list[Finding]:
-    """Finds adopted schedules and sensors that Dagster evaluates beside ours."""
+    """Finds adopted schedules and sensors that a user has started again in Dagster.
+
+    Dagster evaluates a schedule then, beside ours. It evaluates no sensor, also if ours is gone.
+    """
     from arctic_orchestration.schedules.adoption.journal import Step
     from arctic_orchestration.schedules.dagster.adoption.instigators import is_fenced
-    from arctic_orchestration.schedules.views.adoptions import steps
+    from arctic_orchestration.schedules.views.adoptions import abandoned, steps
 
     with read_state() as state:
         if state is None:
             return []
-        known = steps(*state)
-    return [
-        bad(
-            f"adopted {state.name}",
-            "Dagster evaluates it beside its schedule: each of its runs is made twice",
-            f"stop it in Dagster, or hand it back: arctic adopt --back {state.name}",
-        )
-        for state in instance.all_instigator_state()
-        if known.get((_owner(state), state.name)) == Step.ADOPTED
-        if state.is_running and not is_fenced(state.instigator_data, utc_now())
-    ]
+        known, gone = steps(*state), abandoned(*state)
+    findings = []
+    for one in instance.all_instigator_state():
+        key, name = (_owner(one), one.name), f"adopted {one.name}"
+        if known.get(key) != Step.ADOPTED or not one.is_running:
+            continue
+        fenced, back = is_fenced(one.instigator_data, utc_now()), f"arctic adopt --back {one.name}"
+        if fenced and key in gone:
+            text = "its schedule was deleted, and Dagster does not evaluate it: nothing runs"
+            findings.append(bad(name, text, f"hand it back: {back}"))
+        elif not fenced and key not in gone:
+            text = "Dagster evaluates it beside its schedule: each of its runs is made twice"
+            findings.append(bad(name, text, f"stop it in Dagster, or hand it back: {back}"))
+    return findings
 
 
 def _owner(state: Any) -> str:

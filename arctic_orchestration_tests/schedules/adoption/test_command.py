@@ -148,6 +148,31 @@ def test_the_doctor_finds_what_dagster_evaluates_beside_ours(
     )
 
 
+def test_the_doctor_finds_a_sensor_that_nothing_evaluates(
+    project: Project, arctic: Callable[..., Ended]
+) -> None:
+    """The schedules of both were deleted, and a person has started both again in Dagster.
+
+    Dagster evaluates its schedule alone then; the sensor waits for --back."""
+    project.start("hourly", "arrivals")
+    project.daemon_pass()
+    with closing(project.session()) as session:
+        for name in ("hourly", "arrivals"):
+            assert session.forward(session.cut_over(name)) is None
+    assert arctic("schedules", "delete", "hourly", "arrivals", "--yes").code == 0
+    assert "adopted" not in arctic("doctor", "--json").out
+    project.start("hourly", "arrivals")
+    (finding,) = [
+        one
+        for one in json.loads(arctic("doctor", "--json").out)["findings"]
+        if one["check"].startswith("adopted")
+    ]
+    assert (finding["check"], finding["advice"]) == (
+        "adopted arrivals",
+        "hand it back: arctic adopt --back arrivals",
+    )
+
+
 def test_the_code_of_what_has_a_function_is_python_alone(adopt: Callable[..., Ended]) -> None:
     """Its YAML would make runs without asking the function."""
     assert "name: hourly" in adopt("hourly").out
