@@ -26,7 +26,7 @@ class Deployed:
     #: of schedules: ``created``, ``updated``, ``deleted``, ``name_taken``, and ``kept_deleted``
     #: for those that a person deleted
     counts: Counter[str]
-    #: sentences for the log: which arrivals were lost
+    #: sentences for the log: which arrivals were lost, and which declarations were left out
     remarks: tuple[str, ...]
 
 
@@ -51,14 +51,15 @@ def deploy(
     to ``exists``.
 
     A schedule that a person deleted stays deleted until its declaration changes. Schedules made by
-    hand are never touched; a declared schedule with the same name is left out and counted as
-    ``name_taken``.
+    hand are never touched; a declared schedule with the same name is left out, counted as
+    ``name_taken`` and named in a remark.
 
     The arrivals of a changed or deleted schedule are lost with its waiting job: its history, a
     notice and a remark report the counts.
     """
     counts: Counter[str] = Counter()
     lost: dict[str, Discard] = {}
+    taken: list[str] = []
     statuses: dict[str, ScheduleStatus] = {}
     actor = location.owner or ""
     if update_schedules:
@@ -74,6 +75,8 @@ def deploy(
         still_deleted = deletions.still_deleted(tx, location, wanted.values())
         wanted = {name: one for name, one in wanted.items() if name not in still_deleted}
         counts["kept_deleted"] += len(still_deleted)
+        made = (name for name in sorted(wanted) if name in stored)
+        taken = [name for name in made if stored[name].origin is not Origin.CODE]
         counts.update(_write(tx, store, location, stored, wanted, statuses, now, lost))
         gone, why = [old.id for old in of_code if old.name not in wanted], "no longer declared"
         deletions.note_declared(tx, location, wanted.values())
@@ -94,8 +97,13 @@ def deploy(
         for name, discard in sorted(lost.items())
     ]
     outbox.write(tx, location.id, news, now)
-    remarks = tuple(f"schedule {one.schedule}: {one.reason}" for one in news)
-    return Deployed(counts=counts, remarks=remarks)
+    remarks = [f"schedule {one.schedule}: {one.reason}" for one in news]
+    remarks += [
+        f"schedule {name}: it was created manually, and stays as it is: what the code declares "
+        "under the name is left out"
+        for name in taken
+    ]
+    return Deployed(counts=counts, remarks=tuple(remarks))
 
 
 def _write(

@@ -92,6 +92,24 @@ def test_what_a_person_made_belongs_to_no_deployment(world: MakeWorld) -> None:
     assert stored(here) == {"made": ("by hand", 1, "api")}
 
 
+def test_a_declaration_that_is_left_out_for_what_a_person_made_is_named(world: MakeWorld) -> None:
+    """Once a deployment. When that was deleted, the next one creates what is declared."""
+    here = world([])
+    set_manually(here, 1, schedule("made", description="by hand"))
+    here.schedules = [schedule("made", description="declared"), schedule("other")]
+    here.engine = here.new_engine()
+    assert list(here.engine.tick(at(2)).remarks) == [
+        "schedule made: it was created manually, and stays as it is: what the code declares under "
+        "the name is left out"
+    ]
+    assert list(here.engine.tick(at(3)).remarks) == []
+    with here.database.begin() as tx:
+        location = locked(tx, "default", here.location)
+        control.delete(tx, here.engine.store, location, "made", at(4))
+    deploy(here, 5, schedule("made", description="declared"))
+    assert stored(here) == {"made": ("declared", 1, "code")}
+
+
 def test_a_manual_change_is_set_back_by_true_and_kept_by_false(world: MakeWorld) -> None:
     """It is the next deployment that sets it back, not the next tick."""
     here = world([schedule("s")])
