@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
+from arctic_orchestration.errors import RequestRefused
 from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.definition_warnings import cautions
 from arctic_orchestration.schedules.schedule_diff import Difference
@@ -67,5 +68,7 @@ def apply_file(
 
 
 def _check_deleted(caller: Caller, location: str, difference: Difference) -> None:
-    for name in difference.deleted:
-        caller.check(location=location, schedule=name)
+    if not all(caller.admits(location=location, schedule=name) for name in difference.deleted):
+        # The caller may not see their names.
+        text = f"{caller.actor.name} has no scope schedules:write for all that prune deletes"
+        raise RequestRefused(403, text)
