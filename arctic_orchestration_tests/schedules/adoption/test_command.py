@@ -3,17 +3,23 @@
 import json
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+import yaml
 
+from arctic_orchestration.schedules.cli import adopt as cli
+from arctic_orchestration.schedules.dagster.adoption.drafts import Drafted
 from arctic_orchestration.schedules.dagster.adoption.session import Session
+from arctic_orchestration.schedules.imports.draft import Outcome
 from arctic_orchestration.state.adoption_tables import adoptions
 from arctic_orchestration.state.tables import locations
 from arctic_orchestration_tests.cli.conftest import Outcome as Ended
 from arctic_orchestration_tests.cli.conftest import arctic
-from arctic_orchestration_tests.schedules.adoption.project import Project
+from arctic_orchestration_tests.schedules.adoption.project import LOCATION, Project
 
 __all__ = ["arctic"]
 
@@ -90,6 +96,53 @@ def test_the_command_names_what_is_suspended_and_what_left_the_code(
     message = " ".join(refused.err.split())
     assert f"gone is adopted, and no longer in the code of {project.module}" in message
     assert "no schedule or sensor is called gone1" in adopt("--back", "gone1").err
+
+
+def test_what_waits_is_exit_code_1_and_the_same_command_goes_on(
+    project: Project,
+    arctic: Callable[..., Ended],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Five seconds before its tick, a schedule is not stopped; a minute later it is.
+
+    The workspace file gives the module the name that the daemon knows."""
+    monkeypatch.setattr(cli, "utc_now", lambda: project.now)
+    module = {"module_name": project.module, "location_name": LOCATION}
+    workspace = tmp_path / "workspace.yaml"
+    workspace.write_text(yaml.safe_dump({"load_from": [{"python_module": module}]}))
+    adopt = partial(arctic, "adopt", "-w", str(workspace))
+    project.start("hourly")
+    project.daemon_pass()
+    project.advance(timedelta(minutes=54, seconds=55))
+    project.daemon_pass()
+    waits = adopt("--cut-over", "hourly", "--wait", "0s")
+    assert waits.code == 1
+    assert "hourly: prepared; waits: its next tick is at 2026-03-02 11:00:00Z" in waits.out
+    assert project.status("hourly") == "RUNNING"
+    project.advance(timedelta(minutes=1))
+    project.daemon_pass()
+    done = adopt("--cut-over", "hourly", "--wait", "0s", "--json")
+    assert (done.code, json.loads(done.out)[0]["step"]) == (0, "adopted")
+    assert project.status("hourly") == "STOPPED"
+    refused = adopt("--back", "hourly", "--wait", "soon")
+    assert (refused.code, "--wait: got 'soon', expected" in refused.err) == (2, True)
+
+
+def test_what_differs_is_cut_over_if_that_is_accepted(
+    project: Project, adopt: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shadow of it needs no consent: it launches nothing."""
+    project.daemon_pass()
+    ticked_as(project, owner_of(project))
+    monkeypatch.setattr(Drafted, "outcome", Outcome.APPROXIMATE)
+    assert adopt("--shadow", "hourly").code == 0
+    refused = adopt("--cut-over", "hourly")
+    assert refused.code == 2
+    assert "hourly differs" in refused.err
+    with project.database.read() as tx:
+        assert tx.execute(sa.select(adoptions.c.step)).scalars().all() == ["shadowed"]
+    assert adopt("--cut-over", "hourly", "--approximate").code == 0
 
 
 @pytest.mark.parametrize(
