@@ -41,7 +41,7 @@ def begin(
     tx.execute(sa.update(schedules).where(this).values(counts_from=None, until_event=None))
     timers.stop(tx, stored.id)
     timers.start(tx, location, [(stored.id, stored.schedule)], now)
-    _set_status(tx, place, location, stored, ScheduleStatus.SHADOWED, _WHY, now)
+    set_status(tx, place, location, stored, ScheduleStatus.SHADOWED, "shadow", _WHY, now)
     return Boundary(at=now, event=place.last_delivered(location))
 
 
@@ -58,24 +58,25 @@ def end(
     # Nothing of it has run: a partition that fired is still to be run.
     since = schedule_partitions.c.fired_at >= adoption.at
     tx.execute(sa.delete(schedule_partitions).where(mine, since))
-    _set_status(tx, place, location, stored, ScheduleStatus.SUSPENDED, _ENDED, now)
+    set_status(tx, place, location, stored, ScheduleStatus.SUSPENDED, "end shadow", _ENDED, now)
 
 
-def _set_status(
+def set_status(
     tx: sa.Connection,
     place: Place,
     location: Location,
     stored: StoredSchedule,
     status: ScheduleStatus,
+    action: str,
     reason: str,
     now: datetime,
 ) -> None:
+    """Writes the status of a schedule, and who gave it in an adoption."""
     by = place.actor
     place.state.store.set_status(tx, location, stored, status, now, reason=reason, actor=by.name)
     if by is not NO_ACTOR:
         before, after = {"status": stored.status}, {"status": status}
-        kind = "shadow" if status is ScheduleStatus.SHADOWED else "end shadow"
         audit.record(
-            tx, by, "schedules", kind, stored.name,
+            tx, by, "schedules", action, stored.name,
             before=before, after=after, location=location.name,
         )  # fmt: skip

@@ -147,5 +147,5 @@ def _put_away(
     this = schedules.c.id == stored.id
     tx.execute(sa.update(schedules).where(this).values(until_event=None))
     if not stored.suspended:
-        to, by = ScheduleStatus.SUSPENDED, place.actor.name
-        store.set_status(tx, location, stored, to, now, reason=_WHY, actor=by)
+        to = ScheduleStatus.SUSPENDED
+        shadow.set_status(tx, place, location, stored, to, "hand back", _WHY, now)

@@ -178,6 +178,29 @@ def test_a_location_with_adopted_objects_keeps_its_name(
         assert arctic("locations", *change, "--yes").code == 0
 
 
+def test_each_change_of_a_status_is_recorded(
+    project: Project, arctic: Callable[..., Ended]
+) -> None:
+    """Also the last one, of a schedule that stays because the code declares it."""
+    project.start("arrivals")
+    project.daemon_pass()
+    with closing(project.session()) as session:
+        item = session.cut_over("arrivals", shadowed=True)
+        item = session.cut_over("arrivals")
+        assert (session.forward(item), session.back(item)) == (None, None)
+    records = json.loads(arctic("audit", "--json").out)["records"]
+    assert [(one["actor"], one["subject"]) for one in records] == [("tester", "arrivals")] * 4
+    assert [(one["action"], one["before"], one["after"]) for one in reversed(records)] == [
+        (action, {"status": before}, {"status": after})
+        for action, before, after in (
+            ("shadow", "suspended", "shadowed"),
+            ("end shadow", "shadowed", "suspended"),
+            ("enable", "suspended", "enabled"),
+            ("hand back", "enabled", "suspended"),
+        )
+    ]
+
+
 def test_the_doctor_finds_what_dagster_evaluates_beside_ours(
     project: Project, arctic: Callable[..., Ended]
 ) -> None:
