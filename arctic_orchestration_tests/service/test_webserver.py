@@ -11,11 +11,13 @@ from typing import Any
 import dagster as dg
 import httpx2
 import pytest
+import uvicorn
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
+from starlette.testclient import TestClient
 from websockets.sync.client import connect
 
 from arctic_orchestration.schedules.dagster.run_requests import RunRequests
@@ -26,6 +28,7 @@ from arctic_orchestration.service.mounting import mounted
 from arctic_orchestration.service.pages.rendering import API
 from arctic_orchestration.settings import service_page
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.cli.conftest import Outcome, arctic
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
 from arctic_orchestration_tests.proofs.processes import free_port
 from arctic_orchestration_tests.schedules.simulated import World
@@ -35,6 +38,8 @@ from arctic_orchestration_tests.service.test_access import schedule
 from arctic_orchestration_tests.service.test_buttons import FORM
 from arctic_orchestration_tests.service.test_live_pages import EVENTS
 from arctic_orchestration_tests.service.test_pages import HTML, Text, browser, shown
+
+__all__ = ["arctic"]
 
 NO_RUN = "11111111-1111-1111-1111-111111111111"
 SUBSCRIPTION = """
@@ -164,6 +169,32 @@ def test_what_cannot_be_served_is_refused_in_words(
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert expected in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(("options", "status"), [((), 200), (("--require-token",), 401)])
+def test_loopback_needs_a_token_if_that_is_required(
+    arctic: Callable[..., Outcome],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    status: int,
+) -> None:
+    """Below /arctic; Dagster's UI has no access control."""
+    (tmp_path / "workspace.yaml").write_text("load_from: []")
+    (tmp_path / "dagster.yaml").touch()
+    url = f"sqlite:///{tmp_path / 'arctic.db'}"
+    Database.open(url).close()
+    monkeypatch.setenv("ARCTIC_DATABASE_URL", url)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    answers: list[int] = []
+
+    def served(app: Any, **_: object) -> None:
+        client = TestClient(app, base_url="http://localhost:3000", client=("127.0.0.1", 50_000))
+        answers.append(client.get("/arctic/api/v1/schedules").status_code)
+
+    monkeypatch.setattr(uvicorn, "run", served)
+    done = arctic("webserver", "-w", str(tmp_path / "workspace.yaml"), *options)
+    assert (done.code, answers) == (0, [status]), done.err
 
 
 def test_graphql_subscriptions_work(url: str) -> None:
