@@ -14,6 +14,7 @@ The first token closes loopback: from then on, callers have names.
 
 import ipaddress
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: the group of every user of a proxy
 EVERYBODY = "*"
 _LONGEST_ADDRESS = 100
+#: as Remote-Groups can name it
+_GROUP = re.compile(r"[^\s,]+")
 #: headers that proxies add; a request with one may come from anywhere
 _FORWARDED = (
     "forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
@@ -69,7 +72,7 @@ class AccessRules:
         """Reads ``ARCTIC_TRUSTED_PROXIES`` and ``ARCTIC_GROUP_SCOPES``.
 
         Errors:
-            InvalidInput: no network, or no ``group=scope scope; group=scope``.
+            InvalidInput: no network, or no ``group=scope scope; group=scope`` with each group once.
         """
         env = os.environ if environment is None else environment
         proxies = []
@@ -81,8 +84,11 @@ class AccessRules:
                 raise InvalidInput("ARCTIC_TRUSTED_PROXIES", text, expected) from None
         groups = {}
         for part in filter(str.strip, env.get("ARCTIC_GROUP_SCOPES", "").split(";")):
-            name, _, scopes = part.strip().partition("=")
-            groups[name.strip()] = parse_scopes(scopes.split(), field="ARCTIC_GROUP_SCOPES")
+            name, _, scopes = (text.strip() for text in part.partition("="))
+            if name in groups or not _GROUP.fullmatch(name):
+                expected = "each group once, with a name without spaces and commas: ops=*:write"
+                raise InvalidInput("ARCTIC_GROUP_SCOPES", name, expected)
+            groups[name] = parse_scopes(scopes.split(), field="ARCTIC_GROUP_SCOPES")
         return cls(
             loopback=loopback,
             require_token=require_token,

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import uvicorn
 
+from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.service.access import AccessRules
 from arctic_orchestration.service.cli.serve import is_loopback
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.cli.conftest import Outcome, arctic
@@ -50,6 +52,19 @@ def test_a_key_without_its_certificate_is_refused(
     result = arctic("serve", "--tls-key", str(key))
     assert result.code == 2
     assert "--tls-key" in result.err
+
+
+@pytest.mark.parametrize(
+    ("scopes", "group"),
+    [("ops=*:read; staff=*:read; ops=jobs:write", "ops"), ("=*:read", ""),
+     ("data ops=*:write", "data ops"), ("a,b=*:write", "a,b")],
+)  # fmt: skip
+def test_a_group_that_would_have_other_scopes_is_refused(scopes: str, group: str) -> None:
+    """The last of two would count; a name with a space is that of two groups in Remote-Groups."""
+    environment = {"ARCTIC_GROUP_SCOPES": scopes}
+    with pytest.raises(InvalidInput) as refusal:
+        AccessRules.from_environment(loopback=True, environment=environment)
+    assert (refusal.value.field, refusal.value.value) == ("ARCTIC_GROUP_SCOPES", group)
 
 
 @pytest.mark.parametrize(
