@@ -10,6 +10,7 @@ from arctic_orchestration.consumers.engine import ConsumerEngine
 from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.consumers.working_set import partitions_of
 from arctic_orchestration.errors import InvalidInput, LeaseLost
+from arctic_orchestration.state.consumer_tables import consumer_leases
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.consumers.arrivals import Log, engine_of
 from arctic_orchestration_tests.patience import until
@@ -132,3 +133,24 @@ def test_a_lease_that_is_forgotten_was_not_reset(
         for _ in range(3):
             with engine.consume() as partitions:
                 partitions.put_back()
+
+
+def test_the_last_leases_are_kept_and_one_that_goes_on_however_old_it_is(
+    state: Database, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here two besides the newest; a thousand otherwise. The long block acknowledges its own."""
+    monkeypatch.setattr(partition_leases, "_REMEMBERED", 2)
+    log.arrives(*(f"{number:02}" for number in range(6)))
+    engine = engine_of(state, log)
+    lease = consumer_leases.c
+    with engine.consume(limit=1) as first:
+        for _ in range(5):
+            with engine.consume(limit=1) as partitions:
+                assert len(partitions) == 1
+        with state.read() as tx:
+            kept = tx.execute(sa.select(lease.token, lease.state).order_by(lease.token)).all()
+        newest = kept[-1].token
+        assert [row.state for row in kept] == ["live", "ended", "ended", "ended"]
+        assert [row.token for row in kept[1:]] == [newest - 2, newest - 1, newest]
+    assert str(first.result) == "1 acknowledged"
+    assert engine.progress().acknowledged == 6
