@@ -260,9 +260,10 @@ def messages_since(
 
 def prune(tx: sa.Connection, location_id: int, now: datetime) -> int:
     """Deletes some of the notices older than ``KEEP``; returns how many."""
+    before = dialect.not_ahead(tx, now) - KEEP
     old = (
         sa.select(notices.c.id)
-        .where(notices.c.location_id == location_id, notices.c.at < now - KEEP)
+        .where(notices.c.location_id == location_id, notices.c.at < before)
         .order_by(notices.c.id)
         .limit(PRUNED_AT_ONCE)
     )

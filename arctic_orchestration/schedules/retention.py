@@ -34,7 +34,12 @@ class Pruned(NamedTuple):
 
 
 def prune(tx: sa.Connection, location: Location, now: datetime) -> Pruned:
-    """Deletes some rows that ended before ``now - KEEP``."""
+    """Deletes some rows that ended before ``now - KEEP``.
+
+    Ages are judged by the database's time: on a host whose clock is ahead, arrivals that wait for
+    checks and launches that a rate counts would be lost.
+    """
+    now = dialect.not_ahead(tx, now)
     old = (
         sa.select(jobs.c.id)
         .where(jobs.c.location_id == location.id, jobs.c.ended_at < now - KEEP)

@@ -8,8 +8,14 @@ import sqlalchemy as sa
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import Trigger, on
+from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import events, jobs
+from arctic_orchestration_tests.schedules.lake_of_partitions import MakeWorld as MakeLake
+from arctic_orchestration_tests.schedules.lake_of_partitions import daily, end_runs, lake, runs
 from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at
+from arctic_orchestration_tests.schedules.test_arrivals_of_partitions import arrive, evaluate
+
+__all__ = ["lake"]
 
 HOUR, DAY = 3600, 86_400
 
@@ -126,3 +132,26 @@ def test_what_arrived_ahead_of_time_is_waited_for_from_now(
     assert here.tick(100) == []
     assert here.tick(100 + 599) == []
     assert here.tick(100 + 600) == ["run-1"]
+
+
+def test_a_month_ahead_nothing_is_too_old(lake: MakeLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the database's time. An arrival waits for its check, and the job of another has ended."""
+    monkeypatch.setattr(dialect, "database_time", lambda tx: at(5 * DAY))
+    here = lake(daily(trigger=on.partitions("raw/payments", checks="passed")))
+    checked = arrive(here, "2026-01-01", checks=["no_nulls"])
+    arrive(here, "2026-01-02")
+    here.tick(5 * DAY)
+    end_runs(here, 5 * DAY + 1)
+    assert (runs(here), states(here)) == (["2026-01-02"], ["succeeded"])
+    here.tick(40 * DAY)
+    assert states(here) == ["succeeded"]
+    here.tick(5 * DAY + 60)
+    evaluate(here, checked, "no_nulls", passed=True)
+    here.tick(5 * DAY + 61)
+    assert sorted(runs(here)) == ["2026-01-01", "2026-01-02"]
+
+
+def states(here: World) -> list[str]:
+    """Of the jobs that are stored."""
+    with here.database.read() as tx:
+        return list(tx.execute(sa.select(jobs.c.state)).scalars())
