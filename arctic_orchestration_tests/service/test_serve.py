@@ -54,6 +54,28 @@ def test_a_key_without_its_certificate_is_refused(
     assert "--tls-key" in result.err
 
 
+def test_a_certificate_serves_https(
+    database: Database,
+    arctic: Callable[..., Outcome],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Any,
+) -> None:
+    """With its key; without both it is http."""
+    served: list[tuple[Any, Any]] = []
+
+    def run(_: object, **options: Any) -> None:
+        served.append((options.get("ssl_certfile"), options.get("ssl_keyfile")))
+
+    monkeypatch.setattr(uvicorn, "run", run)
+    files = [tmp_path / "certificate.pem", tmp_path / "key.pem"]
+    for file in files:
+        file.write_text("")
+    options = ("--tls-certificate", str(files[0]), "--tls-key", str(files[1]))
+    assert "https://127.0.0.1:3001/api/v1" in arctic("serve", *options).err
+    assert "http://127.0.0.1:3001/api/v1" in arctic("serve").err
+    assert served == [tuple(files), (None, None)]
+
+
 @pytest.mark.parametrize(
     ("scopes", "group"),
     [("ops=*:read; staff=*:read; ops=jobs:write", "ops"), ("=*:read", ""),
