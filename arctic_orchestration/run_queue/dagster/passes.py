@@ -5,8 +5,7 @@ After an error it uses the last known state:
 
 * the state database does not answer: the last known pauses apply, and a window that was closed
   stays closed, even if its time has come;
-* it has not answered since the daemon started: pauses are unknown, so no run under a queue, group
-  or window starts;
+* it has not answered since the daemon started: pauses are unknown, so no run under a rule starts;
 * any other error: the limits of the last good pass apply, intervals start nothing, and rates
   start only runs whose turn was granted before.
 
@@ -49,7 +48,7 @@ from arctic_orchestration.state.database import Database
 
 _log = logging.getLogger("dagster.run_coordinator.arctic")
 _AS_IT_WAS = "Closed windows stay closed, pauses are as they were read last"
-_UNKNOWN = "Nothing starts that is in a queue or group or under a window"
+_UNKNOWN = "Nothing starts that is under a rule"
 #: The time limit of a pass for reporting wait reasons; the next pass reports the rest.
 _REPORTING_SECONDS = 0.5
 #: The same for writing requested levels: nothing starts meanwhile.

@@ -167,14 +167,22 @@ def test_at_the_start_only_what_is_held_is_reported_to_wait(
     assert reason.startswith("the state database, which does not answer")
 
 
-def test_at_the_start_no_queue_starts_anything(
-    ruled: Callable[..., RunQueue], state: State
+@pytest.mark.parametrize(
+    "rules",
+    [{"queues": {"low": {}}}, {"rates": {"api": {"limit": 9, "per": "1m", "match": {"job": "*"}}}},
+     {"intervals": {"calm": {"duration": "1m", "match": {"job": "*"}}}}],
+    ids=["queue", "rate", "interval"],
+)  # fmt: skip
+def test_at_the_start_nothing_starts_under_any_rule(
+    ruled: Callable[..., RunQueue], state: State, rules: dict[str, Any]
 ) -> None:
-    """Each run is in one, and any may be paused."""
-    queue = ruled(queues={"low": {}})
+    """A queue may be paused; a rate and an interval were not read yet. The run says so."""
+    queue = ruled(**rules)
     state.break_()
     run = queue.submit("load")
     assert queue.iterate() == []
+    (reason,) = reported_waits(queue, run)
+    assert reason.endswith("does not answer: Nothing starts that is under a rule")
     state.mend()
     assert queue.iterate() == [run.run_id]
 
