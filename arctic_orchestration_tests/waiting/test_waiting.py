@@ -61,6 +61,18 @@ def test_each_planted_cause_is_named_oldest_first(planted: Database) -> None:
     json.dumps(found.to_json())
 
 
+def test_another_cluster_sees_its_own_waits_and_the_compaction_of_all(planted: Database) -> None:
+    """Only merge tasks and tables belong to all clusters."""
+    with planted.read() as tx:
+        groups = waiting_by_cause(tx, "elsewhere", NOW).groups
+        waits = waiting(tx, "elsewhere", NOW).waits
+    assert [(group.cause, group.count) for group in groups] == [
+        ("group:spark", 1), ("rest", 1), ("paused:big", 1),
+    ]  # fmt: skip
+    assert [wait.id for wait in waits if wait.kind is WaitKind.RUN] == ["run-9"]
+    assert len(waits) == 3
+
+
 def test_each_wait_says_who_holds_it_until_when_and_what_helps(planted: Database) -> None:
     """By its cause; the moments are those of the windows, rests and leases that were planted."""
     waits = {wait.cause: wait for wait in page(planted).waits}
