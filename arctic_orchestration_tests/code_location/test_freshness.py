@@ -1,5 +1,6 @@
 """The sensor ``arctic_tasks`` over a real instance, and runs that are tasks."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -11,6 +12,7 @@ from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import DatabaseUnavailable
 from arctic_orchestration.freshness.dagster import sensor, task_run
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
+from arctic_orchestration.freshness.dagster.submission_history import history_key
 from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration.state.database import Database
@@ -220,6 +222,33 @@ def test_a_task_with_partitions_is_made_for_the_newest(tasks: Tasks) -> None:
     assert request.partition_key == f"{utc_now():%Y-%m-%d}"
     assert tasks.run(request).success
     assert tasks.row("daily").last_token == 1
+
+
+@ON_SQLITE
+def test_tasks_that_other_definitions_contain_are_requested_as_ones_own(tasks: Tasks) -> None:
+    """As those in the ``defs/`` of a project; their policies stay those of their definitions."""
+    policy = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=9))
+
+    @fresh_parents({})
+    @dg.asset(freshness_policy=policy)
+    def part() -> None: ...
+
+    @dg.op
+    def work() -> None: ...
+
+    @fresh_parents({"part": 24})
+    @dg.job
+    def nightly() -> None:
+        work()
+
+    theirs = dg.Definitions(assets=[part], jobs=[nightly])
+    tasks.declare(dg.Definitions.merge(theirs, Freshness(loaded=[part, nightly]).definitions()))
+    tasks.submit("nightly")
+    assert tasks.run_all() == ["part", "nightly"]
+    assert tasks.row("nightly").last_token == 1
+    graph = tasks.repository.asset_graph
+    assert graph.get(part.key).freshness_policy == policy
+    assert {history_key("part"), history_key("nightly")} <= graph.get_all_asset_keys()
 
 
 @ON_SQLITE

@@ -79,6 +79,25 @@ def test_what_is_declared_is_found_on_the_loaded_location(tmp_path: Path) -> Non
     assert [sensor.name for sensor in repository.sensor_defs] == ["arctic_tasks"]
 
 
+def test_each_argument_of_the_decorator_is_declared() -> None:
+    """Those that tell how a task is made when its parents are stale, or when others run."""
+    given: dict[str, Any] = {
+        "freshness_hours": 12,
+        "name": "totals",
+        "batch": "b",
+        "timezone": "Asia/Tokyo",
+        "concurrency": 3,
+        "retries": 2,
+        "retry_delay": timedelta(minutes=5),
+        "skip": "it is broken",
+        "recheck": timedelta(minutes=1),
+        "patience": timedelta(hours=4),
+    }
+    parents = (Parent(name="raw"), Parent(name="flights", hours=24))
+    made = spec_of(fresh_parents({"raw": None, "flights": 24}, **given)(undeclared()))
+    assert made == TaskSpec(target="plain", parents=parents, **given)
+
+
 def test_names_may_be_what_dagster_takes(tmp_path: Path) -> None:
     """Also keys whose ops would have the same name; the job of the batch runs each of them."""
     tasks = ["rep/daily-report", "rep/daily.report", "rep/daily_report", "2024/orders"]
