@@ -57,3 +57,21 @@ def test_a_run_may_write_although_what_its_host_inherited_has_no_reader(
     run = place.run()
     assert run.status is dg.DagsterRunStatus.SUCCESS, place.messages(run.run_id)
     assert len(place.hosts()) == 1
+
+
+def test_runs_of_one_host_draw_different_random_numbers(make: Make) -> None:
+    """Forked processes would go on with the state of one generator."""
+    code = CODE + dedent("""
+        import random, numpy
+        MISDEEDS["draw"] = (
+            "(FOLDER / 'drawn').open('a').write("
+            "f'{random.random()} {numpy.random.random()} {os.getppid()}\\\\n')"
+        )
+    """)
+    place = make(code)
+    for _ in range(2):
+        run = place.run(do="draw")
+        assert run.status is dg.DagsterRunStatus.SUCCESS, place.messages(run.run_id)
+    lines = (place.folder / "drawn").read_text().splitlines()
+    python, numpy, hosts = zip(*map(str.split, lines), strict=True)
+    assert (len(set(python)), len(set(numpy)), len(set(hosts))) == (2, 2, 1)
