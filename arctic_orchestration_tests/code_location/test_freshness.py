@@ -17,7 +17,7 @@ from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.freshness_tables import tasks as task_rows
-from arctic_orchestration_tests.code_location.declared_tasks import whole, written
+from arctic_orchestration_tests.code_location.declared_tasks import FUNCTIONS, whole, written
 from arctic_orchestration_tests.code_location.tasks_of_tests import BROKEN
 from arctic_orchestration_tests.code_location.tasks_place import ON_SQLITE, Tasks, tasks
 
@@ -187,6 +187,20 @@ def test_a_run_that_is_superseded_while_it_works_materializes_nothing(tasks: Tas
     with tasks.database.read() as tx:
         (*_, last) = [event for _, event in events_of(tx, submission=submission.id)]
     assert last.step is Step.REFUSED
+
+
+@ON_SQLITE
+def test_a_task_of_a_batch_that_is_superseded_while_it_works_materializes_nothing(
+    tasks: Tasks, tmp_path: Path
+) -> None:
+    """Its function writes no table, before whose commit the run would ask too."""
+    file = written(tmp_path, "b", {"name": "b/slow", "python": f"{FUNCTIONS}:superseded"})
+    tasks.declare(whole(batches=[file]))
+    tasks.submit("b/slow")
+    (request,) = tasks.tick().run_requests or ()
+    ran = tasks.run(request)
+    assert "was superseded: run theirs of cluster default" in tasks.failure_of(ran)
+    assert tasks.instance.get_latest_materialization_event(dg.AssetKey(["b", "slow"])) is None
 
 
 @ON_SQLITE
