@@ -1,11 +1,15 @@
 """What a borrower leaves in a JVM that the next one would find is noticed when it is given back."""
 
+import socket
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock, create_autospec
 
 import pytest
 from pyspark.sql import SparkSession
 
+from arctic_orchestration.lake import lent_jvm
 from arctic_orchestration.lake.lent_jvm import _state
 
 
@@ -62,3 +66,20 @@ def test_what_is_left_in_a_jvm_is_noticed(
     finally:
         undo()
     assert _state(classic_spark) == before
+
+
+def test_a_jvm_is_lent_a_hundred_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However clean it is: references of borrowers stay in it."""
+    session, connection = MagicMock(), create_autospec(socket.socket, instance=True)
+    session.sparkContext._gateway.gateway_parameters = SimpleNamespace(port=1, auth_token="t")
+    builder = MagicMock()
+    builder.config.return_value = builder
+    builder.getOrCreate.return_value = session
+    monkeypatch.setattr(lent_jvm, "SparkSession", SimpleNamespace(builder=builder))
+    monkeypatch.setattr(lent_jvm, "prepare_environment", lambda _: None)
+    monkeypatch.setattr(lent_jvm, "_warm_up", lambda _: None)
+    monkeypatch.setattr(lent_jvm, "_state", lambda _: "as it was")
+    monkeypatch.setattr(lent_jvm, "_is_as_before", lambda *_: True)
+    connection.recv.return_value = b"\n"
+    lent_jvm.keep(connection, {"spark.master": "local"})
+    assert connection.sendall.call_count == 100
