@@ -230,11 +230,13 @@ def test_the_law_is_broken_by_together(state: Database, bad: set[str], deadly: s
 def test_people_are_notified_of_what_is_given_up(
     state: Database, log: Log, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One notice for all of a block, at the location whose dispatcher ticked last; and the log."""
+    """One notice for a block, where a dispatcher of its cluster ticked last; and the log."""
     with state.begin() as tx:
         for name, ticked_at in (("old", NOON - timedelta(days=1)), ("new", NOON), ("none", None)):
             values = {"cluster": "default", "name": name, "ticked_at": ticked_at}
             tx.execute(sa.insert(locations).values(values))
+        later = {"cluster": "other", "name": "theirs", "ticked_at": NOON + timedelta(minutes=1)}
+        tx.execute(sa.insert(locations).values(later))
     log.arrives(*DAYS)
     engine = engine_of(state, log, clock, attempts=1)
     with caplog.at_level(logging.WARNING, "arctic.consumers"), engine.consume() as partitions:
