@@ -73,6 +73,19 @@ def test_another_cluster_sees_its_own_waits_and_the_compaction_of_all(planted: D
     assert len(waits) == 3
 
 
+def test_another_cluster_hears_of_its_own_silent_processes_alone(planted: Database) -> None:
+    """One whose run waits for a first pass of its daemon, and one of which no run waits."""
+    with planted.read() as tx:
+        troubles = {
+            cluster: waiting_by_cause(tx, cluster, NOW + timedelta(hours=1)).troubles
+            for cluster in ("elsewhere", "west")
+        }
+    assert [one.text for one in troubles["elsewhere"]] == [
+        "the daemon never went through the queue"
+    ]
+    assert troubles["west"] == ()
+
+
 def test_each_wait_says_who_holds_it_until_when_and_what_helps(planted: Database) -> None:
     """By its cause; the moments are those of the windows, rests and leases that were planted."""
     waits = {wait.cause: wait for wait in page(planted).waits}
