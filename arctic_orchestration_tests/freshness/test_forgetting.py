@@ -56,6 +56,24 @@ def test_a_parent_of_the_batch_is_submitted_where_a_sensor_was_seen_lately(world
     assert world.run_all() == ["flights", "delays"]
 
 
+def test_the_location_of_the_same_name_in_another_cluster_is_not_forgotten(world: World) -> None:
+    """Neither its tasks nor what was submitted there; nor the location beside the gone one."""
+    gone = world.place(spec("flights"), cluster="west")
+    kept = [
+        world.place(spec("delays"), cluster="east"),
+        world.place(spec("weather"), cluster="west", location="other"),
+    ]
+    gone.submit("flights")
+    submitted = [*kept[0].submit("delays"), *kept[1].submit("weather")]
+    world.clock.passes(minutes=3)
+    done = forget(world.state, "lake", cluster="west", by=ANN, time=world.clock)
+    assert (done.tasks, done.submissions) == (1, 1)
+    assert {world.state_of(one) for one in submitted} == {SubmissionState.SUBMITTED}
+    with world.state.read() as tx:
+        known = [one.spec.name for one in definitions.definitions(tx)]
+    assert known == ["delays", "weather"]
+
+
 def test_a_location_is_forgotten_with_all_that_waits_for_its_ticks(world: World) -> None:
     """Its tasks can be acquired by others, and who waits for them learns it at once."""
     old = world.place(spec("flights"), spec("fleet"), cluster="west", location="old")

@@ -186,6 +186,23 @@ def test_a_check_that_is_late_in_a_location_that_ticks_extends_nothing(
     assert world.again(submission).deadline_at == deadline
 
 
+def test_an_outage_of_another_location_is_part_of_the_patience(world: World) -> None:
+    """Of one with the same name in another cluster, and of one beside it in the same cluster."""
+    east = world.place(spec("delays", ["flights"]), cluster="east")
+    others = [
+        world.place(spec("flights"), cluster="west"),
+        world.place(spec("weather"), cluster="east", location="other"),
+    ]
+    (submission,) = east.submit("delays")
+    for _ in range(10):
+        east.tick()
+        world.clock.passes(minutes=1)
+    for other in others:
+        other.tick()
+    deadline = submission.submitted_at + timedelta(minutes=30)
+    assert world.again(submission).deadline_at == deadline
+
+
 def test_each_outage_between_ticks_is_no_part_of_the_patience(world: World) -> None:
     """With another process of the sensor after the second."""
     east = world.place(spec("delays", ["flights"]), cluster="east")
