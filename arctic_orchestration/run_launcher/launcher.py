@@ -280,6 +280,11 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         message = f"process {host['pid']} has ended without the run's end"
         return CheckRunHealthResult(WorkerStatus.FAILED, message, run_worker_id=worker)
 
+    def get_run_worker_debug_info(self, run: DagsterRun, *logs: Any, **named: Any) -> str | None:
+        """Returns what the wrapped launcher knows of the process of a run that it launched."""
+        hosted = _host_of(run) is not None
+        return None if hosted else self._wrapped.get_run_worker_debug_info(run, *logs, **named)
+
     @property
     def supports_resume_run(self) -> bool:
         """Whether run monitoring may resume runs whose process has ended."""
@@ -331,11 +336,10 @@ def _lives(host: Mapping[str, Any]) -> bool:
 
 
 def _interrupt(host: Mapping[str, Any]) -> bool:
-    if not _lives(host):
-        return False
     with suppress(ProcessLookupError):
-        os.kill(host["pid"], signal.SIGINT)
-        return True
+        if _lives(host):
+            os.kill(host["pid"], signal.SIGINT)
+            return True
     return False
 
 
@@ -374,9 +378,7 @@ class InstanceOfWrapped:
         Errors:
             ConfigurationError: see :func:`of_run_worker`.
         """
-        instance = self._registered()
-        assert instance is not None
-        reference = instance.get_ref()
+        reference = cast("DagsterInstance", self._registered()).get_ref()
         return of_run_worker(reference) if self._for_run_worker.get() else reference
 
 

@@ -1,5 +1,6 @@
 """A run of a job begins only if it is the one that counts."""
 
+import json
 from collections.abc import Iterator
 
 import dagster as dg
@@ -15,7 +16,7 @@ from arctic_orchestration import Arctic, Schedule, on
 from arctic_orchestration.run_launcher import ArcticRunLauncher
 from arctic_orchestration.run_launcher.configuration import LauncherRules
 from arctic_orchestration.run_launcher.job_runs import claims_its_job
-from arctic_orchestration.run_launcher.launcher import of_run_worker
+from arctic_orchestration.run_launcher.launcher import HOST_TAG, of_run_worker
 from arctic_orchestration.state.tables import jobs
 from arctic_orchestration_tests.code_location.conftest import Place, place, storages
 from arctic_orchestration_tests.plain_launcher import PlainRunLauncher
@@ -184,17 +185,38 @@ class ContainerLauncher(PlainRunLauncher):
         assert self._instance.get_run_by_id(context.dagster_run.run_id) is not None
         references.append((context.dagster_run.run_id, self._instance.get_ref()))
 
+    def get_run_worker_debug_info(
+        self, run: dg.DagsterRun, include_container_logs: bool | None = True
+    ) -> str:
+        return f"no image for {run.run_id}, logs {include_container_logs}"
+
 
 references: list[tuple[str, InstanceRef]] = []
+
+
+def wrapping(place: Place) -> ArcticRunLauncher:
+    """A launcher whose runs go to one for containers."""
+    wrapped = {"module": __name__, "class": "ContainerLauncher"}
+    launcher = ArcticRunLauncher(LauncherRules.of_config({"hosts": False, "wrapped": wrapped}))
+    launcher.register_instance(place.instance)
+    return launcher
+
+
+def test_run_monitoring_is_given_what_the_wrapped_launcher_knows_of_a_process(place: Place) -> None:
+    """Dagster adds it to the reason of a run that did not start; a host has no container."""
+    launcher, run = wrapping(place), run_of(place, {})
+    assert launcher.get_run_worker_debug_info(run) == f"no image for {run.run_id}, logs True"
+    without = launcher.get_run_worker_debug_info(run, include_container_logs=False)
+    assert without == f"no image for {run.run_id}, logs False"
+    hosted = run.with_tags({HOST_TAG: json.dumps({"run": run.run_id})})
+    assert launcher.get_run_worker_debug_info(hosted) is None
 
 
 def test_a_run_of_a_job_claims_it_whatever_launcher_is_wrapped(
     place: Place, tags: dict[str, str]
 ) -> None:
     """As those for Kubernetes, Docker and ECS; a run without a job is given the plain instance."""
-    wrapped = {"module": __name__, "class": "ContainerLauncher"}
-    launcher = ArcticRunLauncher(LauncherRules.of_config({"hosts": False, "wrapped": wrapped}))
-    launcher.register_instance(place.instance)
+    launcher = wrapping(place)
     references.clear()
     runs = [run_of(place, tags), run_of(place, {})]
     for run in runs:
