@@ -144,6 +144,8 @@ class SourceIntake:
         Returns counts, the result in one line, and whether that is a problem.
         """
         tx, now, state = queue.tx, queue.now, evaluation.state
+        if not self._takers(tx, location, [state.name]):
+            return {}, "no schedule takes its requests any more: it stays where it was", False
         found = self._sort(tx, location, evaluation, now)
         note = _note(evaluation, found)
         values: dict[str, object] = {"evaluated_at": now, "note": note}

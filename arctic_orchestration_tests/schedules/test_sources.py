@@ -227,6 +227,21 @@ def test_suspending_stops_the_sensor_where_it_is(database: Database) -> None:
     assert len(here.tick(5)) == 2
 
 
+def test_a_sensor_stops_where_it_is_while_it_is_evaluated(database: Database) -> None:
+    """Its schedule is suspended meanwhile: the requests are not dropped, they come again."""
+    files = Files(keys=["a", None])
+    here = world(database, files)
+
+    def suspended() -> None:
+        here.suspend(1)
+
+    files.meanwhile = suspended
+    assert here.tick(1) == []
+    assert rows(database, sa.select(sources.c.cursor)) == [None]
+    here.resume(2)
+    assert len(here.tick(3)) == 2
+
+
 @pytest.mark.parametrize("mode", ["collect", "backlog"])
 def test_what_is_collected_stays_one_job_a_request(database: Database, mode: str) -> None:
     """A suspended schedule that goes on taking makes no common job of several requests."""
