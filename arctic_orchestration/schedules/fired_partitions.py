@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.partition_tables import schedule_partitions
+from arctic_orchestration.state.tables import is_waiting, jobs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +58,14 @@ def note_fired(tx: sa.Connection, of: Mapping[tuple[str, str], tuple[str, dateti
     }
     upsert = new.on_conflict_do_update(index_elements=["schedule_id", "scope"], set_=changed)
     tx.execute(upsert, rows)
+
+
+def forget_waiting(tx: sa.Connection, schedule_id: str) -> None:
+    """Forgets the firings of a schedule whose jobs still wait and are about to be discarded."""
+    waiting = sa.select(jobs.c.id).where(jobs.c.schedule_id == schedule_id, is_waiting)
+    fired = schedule_partitions.c
+    these = (fired.schedule_id == schedule_id) & fired.job_id.in_(waiting)
+    tx.execute(sa.delete(schedule_partitions).where(these))
 
 
 @cache

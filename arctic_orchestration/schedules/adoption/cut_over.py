@@ -5,7 +5,13 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import TransitionRefused
-from arctic_orchestration.schedules import control, deferred_arrivals, suspension, timers
+from arctic_orchestration.schedules import (
+    control,
+    deferred_arrivals,
+    fired_partitions,
+    suspension,
+    timers,
+)
 from arctic_orchestration.schedules.adoption import journal, shadow
 from arctic_orchestration.schedules.adoption.instigator import Instigator
 from arctic_orchestration.schedules.adoption.journal import Adoption, Boundary, Step
@@ -146,7 +152,9 @@ def _enable(
         timers.start(tx, location, [(stored.id, stored.schedule)], boundary.at)
     store, why = place.state.store, "adopted: it begins where Dagster stopped"
     if not stored.launches:
-        # Dagster has run what it collected; what is above the boundary is given to it below.
+        # Dagster has run what it collected; what is above the boundary is given to it below, and
+        # its partition must not seem to have run.
+        fired_partitions.forget_waiting(tx, stored.id)
         lost = suspension.discard_waiting(tx, stored.id, _COLLECTED, now, actor=place.actor.name)
         why = with_discard(why, lost)
     control.enable(tx, store, location, stored.name, now, reason=why, actor=place.actor)

@@ -1,5 +1,8 @@
 """A suspended schedule has collected what Dagster has run; a cut-over begins behind that."""
 
+from collections.abc import Callable
+
+import dagster as dg
 import pytest
 import sqlalchemy as sa
 
@@ -63,3 +66,25 @@ def test_arrivals_that_were_collected_have_one_run(project: Project) -> None:
         pass_after(project, SECONDS)
     assert partitions_run(project) == [("first", "Dagster"), ("second", "ours")]
     session.close()
+
+
+def test_partitions_that_were_collected_have_not_fired(
+    dagster_instance: Callable[[str], dg.DagsterInstance],
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With ``late: ignore`` the first arrival of a partition counts, and nothing of it has run."""
+    module = "arctic_orchestration_tests.schedules.adoption.days"
+    instance = dagster_instance("sqlite")
+    with Project.opened(instance, database_url, module, monkeypatch) as project:
+        project.start("arrivals")
+        project.daemon_pass()
+        project.arrive("raw", "2026-03-01")
+        # The dispatcher ticks, and Dagster's sensor is not due yet.
+        pass_after(project, SECONDS / 4)
+        session = project.session()
+        assert session.forward(session.cut_over("arrivals", approximate=True)) is None
+        for _ in range(2):
+            pass_after(project, SECONDS)
+        assert project.owners("of_day") == {"ours": 1}
+        session.close()
