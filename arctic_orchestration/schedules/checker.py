@@ -106,7 +106,8 @@ class Checker:
         timed_out = (
             job.deadline_at is not None and job.deadline_at <= self._now and not stored.suspended
         )
-        if stored.suspended and stored.schedule.suspend_mode == "drop":
+        drops = stored.suspended and stored.schedule.suspend_mode == "drop"
+        if drops and job.forced is None:
             self._discard(job, "the schedule is suspended")
         elif job.scope == COMMON:
             # It keeps common events for other jobs and is never launched.

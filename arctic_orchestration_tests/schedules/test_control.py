@@ -274,6 +274,17 @@ def test_a_job_that_is_collected_for_the_resume_can_be_launched_before_it(
     assert schedule_rows(here)["a"][2] == "suspended"
 
 
+@pytest.mark.parametrize("mode", ["drop", "drain", "backlog", "collect"])
+def test_a_suspended_schedule_is_launched_manually(world: MakeWorld, mode: str) -> None:
+    """One job without events is launched, and the schedule stays suspended."""
+    here = world([schedule("s", suspend_mode=mode, enabled=False)])
+    here.tick(1)
+    with changing(here) as (tx, store, place):
+        job_control.launch_schedule(tx, store, place, "s", at(2))
+    assert here.tick(3) == ["run-1"]
+    assert schedule_rows(here)["s"][2] == "suspended"
+
+
 def test_a_job_that_waits_for_its_trigger_goes_with_what_has_arrived(world: MakeWorld) -> None:
     """Two of five; the third, that comes later, is of the next job."""
     here = world([schedule("a", trigger=on.partitions("raw/a", count=5))])
