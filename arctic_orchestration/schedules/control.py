@@ -25,6 +25,7 @@ from arctic_orchestration.schedules.schedule_diff import Difference, differences
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_schedule import Origin, ScheduleStatus, StoredSchedule
 from arctic_orchestration.state import audit
+from arctic_orchestration.state.adoption_tables import adoptions
 from arctic_orchestration.state.audit import NO_ACTOR, Actor
 
 MANUALLY = "manually"
@@ -53,7 +54,10 @@ def compare(
     unreadable = [
         row for name, row in schedule_rows(tx, location.id).items() if name not in readable
     ]
-    difference = differences(stored, wanted, unreadable=unreadable, prune=prune)
+    # Dagster's own is stopped: without its schedule nothing would run.
+    adopted = sa.select(adoptions.c.schedule).where(adoptions.c.location_id == location.id)
+    kept = tx.execute(adopted).scalars().all() if prune else ()
+    difference = differences(stored, wanted, unreadable=unreadable, prune=prune, kept=kept)
     changed = {one.name for one in difference.created}
     changed |= {change.name for change in difference.updated}
     problems = [
@@ -117,7 +121,8 @@ def apply(
 
     Unchanged schedules are left alone. An updated schedule keeps its status, and its waiting jobs
     are discarded. A schedule that this version of the package cannot read is created again.
-    ``prune`` deletes schedules that were created manually and are not wanted; declared ones stay.
+    ``prune`` deletes schedules that were created manually and are not wanted; declared ones stay,
+    and adopted ones.
 
     Returns what was done.
 

@@ -1,6 +1,6 @@
 """The difference between the stored schedules and the wanted ones."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -87,6 +87,7 @@ def differences(
     *,
     unreadable: Sequence[ScheduleRow] = (),
     prune: bool = False,
+    kept: Collection[str] = (),
 ) -> Difference:
     """Compares schedules by name.
 
@@ -96,6 +97,7 @@ def differences(
         unreadable: its schedules that this version of the package cannot read.
         prune: whether to delete schedules that were created manually and are not wanted. Declared
             schedules are never deleted.
+        kept: names that are not pruned.
     """
     have = {old.name: old for old in stored}
     broken = {row.name: row for row in unreadable}
@@ -125,7 +127,7 @@ def differences(
     names = {schedule.name for schedule in wanted}
     manual = [old.name for old in stored if old.origin is Origin.API]
     manual += [row.name for row in unreadable if row.origin is Origin.API]
-    gone = [name for name in manual if prune and name not in names]
+    gone = [name for name in manual if prune and name not in {*names, *kept}]
     return Difference(
         created=tuple(created),
         updated=tuple(updated),

@@ -269,3 +269,17 @@ def test_a_name_that_is_refused_begins_nothing(
         assert adopt("--cut-over", "hourly", wrong).code == 2
     with project.database.read() as tx:
         assert tx.execute(sa.select(adoptions)).all() == []
+
+
+def test_an_adopted_schedule_is_not_pruned(
+    project: Project, adopt: Callable[..., Ended], arctic: Callable[..., Ended], tmp_path: Path
+) -> None:
+    """Dagster's own is stopped, and no file names the schedule that the command has made."""
+    project.daemon_pass()
+    ticked_as(project, owner_of(project))
+    assert adopt("--cut-over", "hourly").code == 0
+    file = tmp_path / "schedules.yaml"
+    file.write_text("schedules: []")
+    assert "hourly" not in arctic("schedules", "diff", "--prune", str(file)).out
+    assert arctic("schedules", "apply", "--prune", "--yes", str(file)).code == 0
+    assert arctic("schedules", "show", "hourly").code == 0
