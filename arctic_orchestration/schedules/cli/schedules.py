@@ -29,6 +29,7 @@ from arctic_orchestration.schedules.lookup import schedule_by_name
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_history import history_of
 from arctic_orchestration.schedules.stored_schedule import Origin
+from arctic_orchestration.schedules.views.adoptions import replaced
 from arctic_orchestration.schedules.views.documents import schedule_document
 from arctic_orchestration.schedules.views.forecast import Upcoming, upcoming
 from arctic_orchestration.schedules.views.listing import (
@@ -165,12 +166,18 @@ def delete(
     with opened(location) as state:
         with state.read() as (tx, place):
             rows = [schedule_by_name(tx, place, name) for name in names]
+            stopped = {new: old for new, old in replaced(tx, place.id).items() if new in names}
         of_code = [row.name for row in rows if row.origin is Origin.CODE]
         if not as_json:
             for name in of_code:
                 console().print(
                     f"{escape(name)} is declared in the code: it stays deleted until its "
                     "definition there changes"
+                )
+            for new, old in sorted(stopped.items()):
+                console().print(
+                    f"{escape(new)} was adopted: Dagster's {escape(old)} stays stopped until "
+                    f"arctic adopt --back {escape(old)}"
                 )
         confirm(f"Delete {', '.join(names)} with all jobs?", yes=yes, as_json=as_json)
         with state.change() as (tx, place):

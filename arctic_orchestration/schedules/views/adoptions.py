@@ -34,3 +34,11 @@ def abandoned(tx: sa.Connection, cluster: str) -> frozenset[tuple[str, str]]:
         .where(locations.c.cluster == cluster, ~sa.exists().where(_ITS_SCHEDULE))
     )
     return frozenset((row.owner or "", row.name) for row in tx.execute(query))
+
+
+def replaced(tx: sa.Connection, location_id: int) -> dict[str, str]:
+    """Returns Dagster's name of what is stopped there, by the name of its schedule."""
+    stopped = adoptions.c.step.not_in([Step.SHADOWED.value, Step.HANDED_OVER.value])
+    query = sa.select(adoptions.c.schedule, adoptions.c.name)
+    rows = tx.execute(query.where(adoptions.c.location_id == location_id, stopped))
+    return {row.schedule: row.name for row in rows}

@@ -283,3 +283,18 @@ def test_an_adopted_schedule_is_not_pruned(
     assert "hourly" not in arctic("schedules", "diff", "--prune", str(file)).out
     assert arctic("schedules", "apply", "--prune", "--yes", str(file)).code == 0
     assert arctic("schedules", "show", "hourly").code == 0
+
+
+def test_to_delete_an_adopted_schedule_starts_nothing_in_dagster(
+    project: Project, adopt: Callable[..., Ended], arctic: Callable[..., Ended]
+) -> None:
+    """The command says so of what is cut over, and not of what is in shadow."""
+    project.daemon_pass()
+    ticked_as(project, owner_of(project))
+    assert adopt("--cut-over", "hourly").code == 0
+    assert adopt("--shadow", "daily").code == 0
+    out = " ".join(arctic("schedules", "delete", "hourly", "daily", "--yes").out.split())
+    assert out == (
+        "hourly was adopted: Dagster's hourly stays stopped until arctic adopt --back hourly "
+        "deleted hourly, daily"
+    )
