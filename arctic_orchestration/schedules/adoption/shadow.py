@@ -34,8 +34,9 @@ def begin(
     waits = (jobs.c.schedule_id == stored.id) & is_waiting
     if tx.execute(sa.select(jobs.c.id).where(waits).limit(1)).first():
         raise TransitionRefused(
-            f"schedule {stored.name} has collected jobs, which would be lost in shadow: launch or "
-            f"cancel them first (see: arctic jobs list)"
+            f"schedule {stored.name} has collected jobs, which would be lost in shadow: cancel "
+            "those of which Dagster has made the runs, and launch the others first (see: "
+            "arctic jobs list)"
         )
     this = schedules.c.id == stored.id
     tx.execute(sa.update(schedules).where(this).values(counts_from=None, until_event=None))

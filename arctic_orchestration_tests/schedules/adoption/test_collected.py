@@ -6,7 +6,8 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from arctic_orchestration.schedules import control
+from arctic_orchestration.errors import TransitionRefused
+from arctic_orchestration.schedules import control, job_control
 from arctic_orchestration.schedules.dagster.adoption.session import Item, Session
 from arctic_orchestration.state.tables import jobs
 from arctic_orchestration_tests.schedules.adoption.conftest import on_both
@@ -49,6 +50,22 @@ def test_ticks_that_were_collected_have_no_second_run(project: Project, mode: st
         assert set(reasons) == {
             "it was collected before the schedule was adopted, while Dagster made the runs"
         }
+    session.close()
+
+
+def test_what_was_collected_is_canceled_before_a_shadow(project: Project) -> None:
+    """Dagster made the run of 11: to launch the job of ours would make it twice."""
+    session, item = collecting(project, "hourly", "backlog")
+    pass_after(project, HOUR)
+    advice = "cancel those of which Dagster has made the runs, and launch the others first"
+    with pytest.raises(TransitionRefused, match=advice):
+        session.cut_over("hourly", shadowed=True)
+    with item.place.state.change() as (tx, location):
+        for id in tx.execute(sa.select(jobs.c.id)).scalars().all():
+            job_control.cancel_job(tx, location, id, project.now)
+    session.cut_over("hourly", shadowed=True)
+    pass_after(project, HOUR)
+    assert project.owners("hourly_report") == {"Dagster": 2}
     session.close()
 
 
