@@ -108,21 +108,23 @@ def advance(place: Place, instigator: Instigator, adoption: Adoption) -> str | N
 
 
 def _stop(place: Place, instigator: Instigator, adoption: Adoption) -> str | None:
-    boundary = Boundary()
-    if adoption.was.is_running:
-        waits = instigator.stop(place.clock)
-        if waits is not None:
-            return waits
-        found = instigator.boundary(place.clock())
-        if isinstance(found, str):
-            return found
-        boundary = found
-    else:
-        instigator.hold(place.clock())
+    # A way back takes turns at this lock: it undoes nothing that is stopped after that.
     with place.state.change() as (tx, location):
         current = journal.find(tx, location, adoption.name)
-        if current is not None and current.step is Step.PREPARED:
-            journal.note(tx, location, adoption.name, Step.STOPPED, boundary, place.clock())
+        if current is None or current.step is not Step.PREPARED:
+            return None
+        boundary = Boundary()
+        if current.was.is_running:
+            waits = instigator.stop(place.clock)
+            if waits is not None:
+                return waits
+            found = instigator.boundary(place.clock())
+            if isinstance(found, str):
+                return found
+            boundary = found
+        else:
+            instigator.hold(place.clock())
+        journal.note(tx, location, adoption.name, Step.STOPPED, boundary, place.clock())
     return None
 
 

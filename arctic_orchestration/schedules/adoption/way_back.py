@@ -55,14 +55,18 @@ def _end_shadow(place: Place, adoption: Adoption) -> None:
 
 def _undo(place: Place, instigator: Instigator, adoption: Adoption) -> str | None:
     """Ends an adoption of which it is not known whether Dagster's instigator was stopped."""
-    boundary: Boundary | str = Boundary()
-    if adoption.was.is_running and not instigator.status().is_running:
-        boundary = instigator.boundary(place.clock())
-        if isinstance(boundary, str):
-            return boundary
-        _note(place, adoption, Step.ENDED, boundary)
-    else:
-        _note(place, adoption, Step.HANDED_OVER, Boundary())
+    # A cut-over takes turns at this lock: it stops nothing of an adoption that has ended.
+    with place.state.change() as (tx, location):
+        current = journal.find(tx, location, adoption.name)
+        if current is None or current.step is not Step.PREPARED:
+            return None
+        step, boundary = Step.HANDED_OVER, Boundary()
+        if current.was.is_running and not instigator.status().is_running:
+            found = instigator.boundary(place.clock())
+            if isinstance(found, str):
+                return found
+            step, boundary = Step.ENDED, found
+        journal.note(tx, location, adoption.name, step, boundary, place.clock())
     return None
 
 
