@@ -62,6 +62,10 @@ def _undo(place: Place, instigator: Instigator, adoption: Adoption) -> str | Non
             return None
         step, boundary = Step.HANDED_OVER, Boundary()
         if current.was.is_running and not instigator.status().is_running:
+            # If a user has stopped it, it is stopped at a known place first.
+            waits = instigator.stop(place.clock)
+            if waits is not None:
+                return waits
             found = instigator.boundary(place.clock())
             if isinstance(found, str):
                 return found

@@ -4,6 +4,8 @@ import pytest
 
 from arctic_orchestration.schedules.adoption import cut_over
 from arctic_orchestration_tests.schedules.adoption.project import Project
+from arctic_orchestration_tests.schedules.adoption.test_cut_over import SECONDS, pass_after
+from arctic_orchestration_tests.schedules.adoption.test_started_by_hand import stop
 
 
 @pytest.mark.parametrize("name", ["hourly", "arrivals"])
@@ -18,4 +20,21 @@ def test_a_cut_over_that_is_undone_meanwhile_stops_nothing(project: Project, nam
     assert session.back(item) is None
     assert cut_over.advance(item.place, item.instigator, prepared) is None
     assert project.status(name) == "RUNNING"
+    session.close()
+
+
+def test_one_that_a_user_has_stopped_meanwhile_comes_back(project: Project) -> None:
+    """The cut-over is prepared, and a user stops the sensor in Dagster: the way back ends."""
+    project.start("arrivals")
+    project.daemon_pass()
+    session = project.session()
+    item = session.cut_over("arrivals")
+    stop(project, "arrivals")
+    session.back(item)
+    pass_after(project, SECONDS)
+    assert session.back(item) is None
+    assert item.adoption() is None
+    project.arrive("raw", "once")
+    pass_after(project, SECONDS)
+    assert project.owners("on_arrival") == {"Dagster": 1}
     session.close()
