@@ -17,7 +17,7 @@ from arctic_orchestration.schedules.simulator.lines import parse_moment
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import Database
-from arctic_orchestration.state.tables import locations
+from arctic_orchestration.state.tables import locations, schedules
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -58,6 +58,10 @@ def restart(
         found = tx.execute(sa.update(locations).where(this).values(values)).rowcount
         if found:
             event = begin.event_id
+            # What is being handed back to Dagster was to take events up to an id of the old log.
+            here = sa.select(locations.c.id).where(this).scalar_subquery()
+            ending = (schedules.c.location_id == here) & schedules.c.until_event.is_not(None)
+            tx.execute(sa.update(schedules).where(ending).values(until_event=0))
             audit.record(tx, actor(settings.cluster), "feed", "restart", location, from_event=event)
         known = sa.select(locations.c.name).where(locations.c.cluster == settings.cluster)
         names = sorted(tx.execute(known).scalars())

@@ -16,10 +16,15 @@ from arctic_orchestration.schedules.dagster.adoption.drafts import Drafted
 from arctic_orchestration.schedules.dagster.adoption.session import Session
 from arctic_orchestration.schedules.imports.draft import Outcome
 from arctic_orchestration.state.adoption_tables import adoptions
-from arctic_orchestration.state.tables import locations
+from arctic_orchestration.state.tables import locations, schedules
 from arctic_orchestration_tests.cli.conftest import Outcome as Ended
 from arctic_orchestration_tests.cli.conftest import arctic
 from arctic_orchestration_tests.schedules.adoption.project import LOCATION, Project
+from arctic_orchestration_tests.schedules.adoption.test_cut_over import (
+    SECONDS,
+    partitions_run,
+    pass_after,
+)
 
 __all__ = ["arctic"]
 
@@ -298,3 +303,28 @@ def test_to_delete_an_adopted_schedule_starts_nothing_in_dagster(
         "hourly was adopted: Dagster's hourly stays stopped until arctic adopt --back hourly "
         "deleted hourly, daily"
     )
+
+
+def test_what_is_handed_back_takes_nothing_of_another_log(
+    project: Project, arctic: Callable[..., Ended]
+) -> None:
+    """The last event that was ours had the id 1,000 of a log that was given up.
+
+    A job of ours is not launched yet, and the new log has smaller ids."""
+    project.start("arrivals")
+    project.daemon_pass()
+    session = project.session()
+    item = session.cut_over("arrivals")
+    assert session.forward(item) is None
+    project.arrive("raw", "held")
+    assert session.back(item) is not None
+    with project.database.begin() as tx:
+        tx.execute(sa.update(schedules).values(until_event=1_000))
+    assert arctic("feed", "restart", LOCATION).code == 0
+    pass_after(project, SECONDS)
+    project.arrive("raw", "new")
+    for _ in range(2):
+        pass_after(project, SECONDS)
+    assert session.back(item) is None
+    assert partitions_run(project) == [("held", "ours"), ("new", "Dagster")]
+    session.close()
