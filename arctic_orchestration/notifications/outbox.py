@@ -182,7 +182,9 @@ def due(tx: sa.Connection, location_id: int, now: datetime) -> bool:
 
 def claim(tx: sa.Connection, location_id: int, now: datetime, limit: int) -> list[StoredNotice]:
     """Claims the oldest due notices, which no other sender gets while the lease lasts."""
-    stale = sa.or_(notices.c.send_at < now - _STALE_AFTER, notices.c.at < now - _OLDEST)
+    # On a host whose clock is ahead, nothing is older than it is.
+    then = dialect.not_ahead(tx, now)
+    stale = sa.or_(notices.c.send_at < then - _STALE_AFTER, notices.c.at < then - _OLDEST)
     tx.execute(
         sa.update(notices)
         .where(*_due(location_id, now), stale)

@@ -15,7 +15,7 @@ from arctic_orchestration.notifications import outbox
 from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.schedules import job_notices
 from arctic_orchestration.schedules import location as locations
-from arctic_orchestration.state import tables
+from arctic_orchestration.state import dialect, tables
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.schedules.notifications.post import DAY, Post, news
 from arctic_orchestration_tests.schedules.simulated import World, at
@@ -190,6 +190,17 @@ def test_a_notice_that_is_held_back_after_an_outage_gets_too_old(
     assert post.send(172_802) == 1
     assert post.boxes["a"].names == ["s1", "s3"]
     assert rows()[1] == (0, None, "not sent within 1 day")
+
+
+def test_two_days_ahead_no_notice_is_too_old(
+    post: Post, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the database's time it was written a minute ago."""
+    monkeypatch.setattr(dialect, "database_time", lambda tx: at(60))
+    post.channels({"url": "json://a"})
+    write(news(1))
+    assert post.send(172_800) == 1
+    assert post.boxes["a"].names == ["s1"]
 
 
 def test_old_notices_are_deleted_whether_they_were_sent_or_not(
