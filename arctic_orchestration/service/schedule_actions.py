@@ -132,7 +132,7 @@ def _change_all(
             except ArcticError as error:
                 progress.refuse(location, name, error)
         if action == "enable":
-            change.counts_from_now(changed)
+            change.enabled(changed)
     progress.changed += len(changed)
 
 
@@ -152,5 +152,5 @@ def _act(
         if not act(tx, store, place, name, change.now, actor=caller.actor):
             raise TransitionRefused(f"schedule {name} is {action.rstrip('e')}ed already")
         if action == "enable":
-            change.counts_from_now([name])
+            change.enabled([name])
         return document(tx, store, place, name, response)

@@ -26,7 +26,7 @@ schedules:
   target: {job: sums}
   trigger: {partitions: {asset: raw/flights, count: COUNT}}
   description: TEXT
-  suspend_mode: drain
+  suspend_mode: MODE
   enabled: ENABLED
 """
 
@@ -57,8 +57,10 @@ class Lake:
         self.definitions = definitions()
         self.runs()
 
-    def apply(self, text: str, *, count: int = 1, enabled: bool = True) -> Outcome:
-        form = YAML.replace("COUNT", str(count)).replace("TEXT", text)
+    def apply(
+        self, text: str, *, count: int = 1, enabled: bool = True, mode: str = "drain"
+    ) -> Outcome:
+        form = YAML.replace("COUNT", str(count)).replace("TEXT", text).replace("MODE", mode)
         self._file.write_text(form.replace("ENABLED", str(enabled).lower()))
         return self.arctic("schedules", "apply", str(self._file), "--yes")
 
@@ -151,6 +153,20 @@ def test_without_an_instance_the_command_says_that_moments_decide(
         result = lake.arctic("schedules", "enable", "s")
     assert re.search("note: .*DAGSTER_HOME is not set.* events count by their moments", result.err)
     assert lake.runs() == 0
+    lake.arrive("after")
+    assert lake.runs() == 1
+
+
+@pytest.mark.parametrize("mode", ["backlog", "collect"])
+def test_what_collects_loses_nothing_if_moments_decide(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """It took events before it was enabled, and takes them after."""
+    lake.apply("a", count=2, enabled=False, mode=mode)
+    lake.arrive("before")
+    with monkeypatch.context() as patched:
+        patched.delenv("DAGSTER_HOME")
+        lake.arctic("schedules", "enable", "s")
     lake.arrive("after")
     assert lake.runs() == 1
 

@@ -285,7 +285,7 @@ def _switch(names: list[str], location: str | None, status: str, *, as_json: boo
             for name in dict.fromkeys(names)
         }
         if enables:
-            change.counts_from_now([name for name, is_changed in changed.items() if is_changed])
+            change.enabled([name for name, is_changed in changed.items() if is_changed])
     if as_json:
         print_json({"status": status, "changed": changed})
         return

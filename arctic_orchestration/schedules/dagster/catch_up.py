@@ -18,9 +18,12 @@ from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.schedules import event_intake
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.location_state import State
+from arctic_orchestration.schedules.stored_schedule import ScheduleStatus, takes_events
 
 if TYPE_CHECKING:
     from arctic_orchestration.event_log.dagster_log import DagsterLog
+
+_SUSPENDED = ScheduleStatus.SUSPENDED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,14 @@ class Change:
         """Makes schedules that were created, updated or enabled take only later events."""
         at = None if self.caught_up else self.now
         self.state.store.count_from(self.tx, self.place, names, at)
+
+    def enabled(self, names: Sequence[str]) -> None:
+        """As :meth:`counts_from_now`, but for those that took events while they were suspended."""
+        if not self.caught_up:
+            stored = self.state.store.in_location(self.tx, self.place.id)
+            collect = {one.name for one in stored if takes_events(_SUSPENDED, one.schedule)}
+            names = [name for name in names if name not in collect]
+        self.counts_from_now(names)
 
 
 @contextmanager
