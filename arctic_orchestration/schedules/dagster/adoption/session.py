@@ -237,7 +237,9 @@ class Session:
                 locations.c.cluster == self.cluster, locations.c.owner.is_not(None)
             )
             with self.database.read() as tx:
-                ticked = {row.owner: row.name for row in tx.execute(ours)}
+                # Of several names that it has had, the last one that ticked.
+                rows = tx.execute(ours.order_by(locations.c.ticked_at.nulls_first()))
+                ticked = {row.owner: row.name for row in rows}
             if repository.owner not in ticked:
                 raise NotFound(_not_ticked(repository.owner, self.cluster, sorted(ticked)))
             name = ticked[repository.owner]
