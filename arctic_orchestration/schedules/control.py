@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput, TransitionRefused
 from arctic_orchestration.schedules import cycles, deletions, suspension
+from arctic_orchestration.schedules.adoption.journal import Step
 from arctic_orchestration.schedules.inventory import inventories, job_assets
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.lookup import schedule_by_name, schedule_rows
@@ -229,9 +230,11 @@ def enable(
 
     Errors:
         NotFound: no schedule has the name; lists similar names.
-        TransitionRefused: this version of the package cannot read it, or it is in shadow.
+        TransitionRefused: this version of the package cannot read it, or it is in shadow, or a
+            cut-over of Dagster's own to it has not ended.
     """
     stored = _not_shadowed(stored_by_name(tx, store, location, name))
+    _refuse_in_cut_over(tx, location, name)
     done = suspension.resume(tx, store, location, stored, now, reason=reason, actor=actor.name)
     if done:
         after = ScheduleStatus.ENABLED
@@ -289,6 +292,18 @@ def _not_shadowed(stored: StoredSchedule) -> StoredSchedule:
             "runs: end that with arctic adopt --cut-over or --stop-shadow"
         )
     return stored
+
+
+def _refuse_in_cut_over(tx: sa.Connection, location: Location, name: str) -> None:
+    """Refuses to enable a schedule that a cut-over enables where Dagster's own stopped."""
+    begun = adoptions.c.step.in_([Step.PREPARED.value, Step.STOPPED.value])
+    this = (adoptions.c.location_id == location.id) & (adoptions.c.schedule == name)
+    theirs = tx.execute(sa.select(adoptions.c.name).where(this, begun)).scalar()
+    if theirs is not None:
+        raise TransitionRefused(
+            f"Schedule {name} is taking over from Dagster's own. Go on with that: "
+            f"arctic adopt --cut-over {theirs}"
+        )
 
 
 def _record(

@@ -133,10 +133,11 @@ def _begin(place: Place, adoption: Adoption) -> None:
         current = journal.find(tx, location, adoption.name)
         if current is None or current.step is not Step.STOPPED:
             return
+        # Before its last step a schedule cannot be enabled.
+        journal.note(tx, location, adoption.name, Step.ADOPTED, current.boundary, now)
         if current.was.is_running:
             stored = control.stored_by_name(tx, place.state.store, location, adoption.schedule)
             _enable(tx, place, location, stored, current.boundary, now)
-        journal.note(tx, location, adoption.name, Step.ADOPTED, current.boundary, now)
 
 
 def _enable(

@@ -2,10 +2,15 @@
 
 import pytest
 
+from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.schedules.adoption import cut_over
 from arctic_orchestration_tests.schedules.adoption.project import Project
-from arctic_orchestration_tests.schedules.adoption.test_cut_over import SECONDS, pass_after
-from arctic_orchestration_tests.schedules.adoption.test_started_by_hand import stop
+from arctic_orchestration_tests.schedules.adoption.test_cut_over import (
+    SECONDS,
+    partitions_run,
+    pass_after,
+)
+from arctic_orchestration_tests.schedules.adoption.test_started_by_hand import enable, stop
 
 
 @pytest.mark.parametrize("name", ["hourly", "arrivals"])
@@ -37,4 +42,26 @@ def test_one_that_a_user_has_stopped_meanwhile_comes_back(project: Project) -> N
     project.arrive("raw", "once")
     pass_after(project, SECONDS)
     assert project.owners("on_arrival") == {"Dagster": 1}
+    session.close()
+
+
+def test_a_schedule_is_not_enabled_before_its_cut_over_has_ended(project: Project) -> None:
+    """The command was killed after the stop. What a user enabled would get what arrives again."""
+    project.start("arrivals")
+    project.daemon_pass()
+    session = project.session()
+    item = session.cut_over("arrivals")
+    prepared = item.adoption()
+    assert prepared is not None
+    assert cut_over.advance(item.place, item.instigator, prepared) is None
+    with pytest.raises(TransitionRefused, match="Go on with that: arctic adopt --cut-over arr"):
+        enable(item)
+    project.arrive("raw", "first")
+    pass_after(project, SECONDS)
+    assert session.forward(session.cut_over("arrivals")) is None
+    pass_after(project, SECONDS)
+    project.arrive("raw", "second")
+    for _ in range(2):
+        pass_after(project, SECONDS)
+    assert partitions_run(project) == [("first", "ours"), ("second", "ours")]
     session.close()
