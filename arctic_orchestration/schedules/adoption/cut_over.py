@@ -75,6 +75,12 @@ def prepare(
             shadow.end(tx, place, location, known, now)
             journal.note(tx, location, known.name, Step.PREPARED, Boundary(), now, was=status)
             return journal.find(tx, location, known.name) or known
+        other = journal.of_schedule(tx, location, schedule.name)
+        if other is not None:
+            raise TransitionRefused(
+                f"schedule {schedule.name} is that of Dagster's {other}: two of Dagster's cannot "
+                f"become one. Rename {instigator.name}, or hand the other back"
+            )
         found = stored.get(schedule.name)
         if found is not None and not found.suspended:
             raise TransitionRefused(

@@ -81,6 +81,12 @@ def find(tx: sa.Connection, location: Location, name: str) -> Adoption | None:
     return None if row is None else _from_row(row)
 
 
+def of_schedule(tx: sa.Connection, location: Location, schedule: str) -> str | None:
+    """Returns the instigator that a schedule was adopted from, or None."""
+    this = (adoptions.c.location_id == location.id) & (adoptions.c.schedule == schedule)
+    return tx.execute(sa.select(adoptions.c.name).where(this).limit(1)).scalar()
+
+
 def refuse_while_adopted(tx: sa.Connection, location: Location) -> None:
     """Refuses a change after which Dagster would know the adopted objects of a location anew.
 

@@ -1,8 +1,10 @@
-"""A code location that had another ``Arctic(location=...)`` before: two rows have its owner."""
+"""Two of something that an adoption takes for one."""
 
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration.errors import TransitionRefused
+from arctic_orchestration.schedules.adoption import cut_over as cut_over_steps
 from arctic_orchestration.state.tables import locations
 from arctic_orchestration_tests.schedules.adoption.project import LOCATION, Project
 from arctic_orchestration_tests.schedules.adoption.test_cut_over import HOUR, cut_over, pass_after
@@ -11,7 +13,7 @@ from arctic_orchestration_tests.schedules.adoption.test_shadow import DAY
 
 @pytest.mark.parametrize("former", ["a_lake", "old_lake"])
 def test_the_location_that_still_ticks_adopts(project: Project, former: str) -> None:
-    """Nothing has ticked under the other name for a day, whatever that is."""
+    """The code location had another ``Arctic(location=...)``, which has not ticked for a day."""
     project.start("hourly")
     project.daemon_pass()
     with project.database.begin() as tx:
@@ -22,4 +24,17 @@ def test_the_location_that_still_ticks_adopts(project: Project, former: str) -> 
     session, _ = cut_over(project, "hourly")
     pass_after(project, HOUR)
     assert project.owners("hourly_report") == {"ours": 1}
+    session.close()
+
+
+def test_two_of_dagsters_do_not_become_one_schedule(project: Project) -> None:
+    """Their names are equal in the hundred characters that ours may have. The first was off."""
+    project.start("twice")
+    project.daemon_pass()
+    session, hourly = cut_over(project, "hourly")
+    twice = session.find("twice")
+    assert hourly.drafted.schedule is not None
+    with pytest.raises(TransitionRefused, match="hourly is that of Dagster's hourly"):
+        cut_over_steps.prepare(twice.place, twice.instigator, hourly.drafted.schedule)
+    assert twice.adoption() is None
     session.close()
