@@ -55,8 +55,15 @@ def checked_outputs(form: MergedForm, attempt: Attempt, group: FileGroup) -> lis
 
 
 def _most_deleted(group: FileGroup) -> int:
-    """Returns how many rows of the files can be deleted; an equality delete may match all."""
-    deletes = group.delete_files
-    if any(one.kind is DeleteKind.EQUALITY for one in deletes):
-        return group.rows
-    return min(group.rows, sum(one.rows for one in deletes))
+    """Returns how many rows can be deleted; an equality delete may match all rows of its files."""
+    by_value = {
+        file.path
+        for file in group.files
+        if any(one.kind is DeleteKind.EQUALITY for one in file.deletes)
+    }
+    others = [file for file in group.files if file.path not in by_value]
+    positions = {one.key: one.rows for file in others for one in file.deletes}
+    most = sum(min(file.rows, sum(one.rows for one in file.deletes)) for file in others)
+    # A delete file may be for several data files.
+    most = min(most, sum(positions.values()))
+    return most + sum(file.rows for file in group.files if file.path in by_value)
