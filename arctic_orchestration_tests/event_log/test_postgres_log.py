@@ -276,6 +276,37 @@ def test_a_sequence_with_a_cache_makes_the_feed_lagged(lake: Lake) -> None:
     assert lake.read() == []
 
 
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("alter sequence event_logs_id_seq increment 2", "cache 1, increment 2, so ids are not"),
+        ("alter sequence event_logs_id_seq cycle", "cache 1, increment 1 and cycles, so ids"),
+        ("alter sequence event_logs_id_seq owned by none", "do not come from a sequence"),
+        (
+            "alter table event_logs rename to kept; create view event_logs as select * from kept",
+            "is not an ordinary table (relkind v)",
+        ),
+    ],
+)
+def test_each_condition_of_the_exact_method_is_required(
+    lake: Lake, statement: str, reason: str
+) -> None:
+    """Without one of them, a watermark could pass ids that are not committed yet."""
+    lake.execute(statement)
+    assert lake.log.mode is FeedMode.LAGGED
+    assert reason in lake.log.mode_reason
+
+
+def test_a_standby_makes_the_feed_lagged(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not see the locks of the transactions that write on its primary."""
+    for name in ("_PRECONDITIONS", "_HOLDERS"):
+        statement = getattr(postgres_log, name)
+        assert "pg_is_in_recovery()" in statement
+        monkeypatch.setattr(postgres_log, name, statement.replace("pg_is_in_recovery()", "true"))
+    assert lake.log.mode is FeedMode.LAGGED
+    assert "the server is a standby" in lake.log.mode_reason
+
+
 def test_after_the_lag_a_lagged_feed_forgets(lake: Lake) -> None:
     """With a lag of next to nothing, what is not committed by then is missed: not exact."""
     lake.execute("alter sequence event_logs_id_seq cache 20")
