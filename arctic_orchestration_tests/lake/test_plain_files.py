@@ -36,6 +36,7 @@ from pyspark.sql import SparkSession
 
 from arctic_orchestration.errors import InvalidInput, LakeError
 from arctic_orchestration.lake import ensure_table
+from arctic_orchestration.lake.arrow_files import why_misread
 from arctic_orchestration.lake.arrow_rows import rows_of
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.merging.merge import Engine
@@ -308,6 +309,26 @@ def test_files_whose_old_dates_arrow_misreads_are_left_to_spark(
             assert str(plain_files(table, group)).startswith(f"{path} {why}")
             with pytest.raises(LakeError, match=f"it {why}"):
                 next(read)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "is_misread"),
+    [
+        ("version", "1.6.3", True),
+        ("version", "2.4.8", True),
+        ("version", "3.0.3", False),
+        ("legacyDateTime", "", True),
+        ("legacyINT96", "", True),
+    ],
+)
+def test_dates_of_an_old_spark_are_not_read_by_arrow(
+    tmp_path: Path, key: str, value: str, is_misread: bool
+) -> None:
+    """Before 3.0 it counted days before 1582 otherwise, as a later one does where it notes it."""
+    file = tmp_path / "a.parquet"
+    noted = {f"org.apache.spark.{key}": value}
+    pq.write_table(pa.table({"day": [dt.date(1500, 2, 28)]}).replace_schema_metadata(noted), file)
+    assert (why_misread(pq.read_metadata(file)) is not None) == is_misread
 
 
 def test_timestamps_of_96_bits_without_a_zone_are_left_to_spark(catalog: Catalog) -> None:
