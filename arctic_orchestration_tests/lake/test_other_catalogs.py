@@ -11,6 +11,7 @@ from sqlalchemy.exc import InternalError
 
 from arctic_orchestration.lake import open_catalog
 from arctic_orchestration.lake.replacing.replace import replace_files
+from arctic_orchestration.lake.s3_retries import PatientRetries
 from arctic_orchestration.lake.table_listing import list_tables
 from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration_tests.compaction.small_lake import rows_of, table_of
@@ -104,3 +105,13 @@ def test_glue(store: ObjectStore, tmp_path: Path) -> None:
         "glue.secret-access-key": SECRET,
     }
     is_compacted(opened(store.properties | properties, tmp_path))
+
+
+def test_requests_to_s3_are_repeated_unless_another_strategy_is_set(tmp_path: Path) -> None:
+    """pyarrow's own strategy gives up after three attempts, within a second."""
+    name = "s3.retry-strategy-impl"
+    plain = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": "s3://lake"}
+    ours = f"{PatientRetries.__module__}.{PatientRetries.__name__}"
+    assert opened(plain, tmp_path).properties[name] == ours
+    own = "pyarrow.fs.AwsStandardS3RetryStrategy"
+    assert opened({**plain, name: own}, tmp_path).properties[name] == own
