@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx2
 import pytest
@@ -17,6 +18,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
+from requests.adapters import HTTPAdapter
 
 from arctic_orchestration.errors import CatalogUnavailable, CommitUnknown, ConfigurationError
 from arctic_orchestration.lake import append, ensure_table, open_catalog, read
@@ -182,6 +184,22 @@ def test_a_token_server_is_asked_before_a_token_expires(store: ObjectStore, tmp_
             opened(server, tmp_path, auth=auth)
         auth["oauth2"] |= {"expires_in": 3600}
         assert list_tables(opened(server, tmp_path, auth=auth)) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "limits"),
+    [({}, (5.0, 60.0)), ({"rest.connect-timeout": 2, "rest.request-timeout": 7}, (2.0, 7.0))],
+)
+def test_every_request_has_time_limits(
+    store: ObjectStore, tmp_path: Path, given: dict[str, int], limits: tuple[float, float]
+) -> None:
+    """To the server of tokens as well; those of the default, or those that are set."""
+    with behind(None, store, tmp_path) as tables, rest_catalog(tables) as server:
+        auth = _by_oauth2(f"{server.uri}/v1/oauth/tokens")
+        send = HTTPAdapter.send
+        with patch.object(HTTPAdapter, "send", autospec=True, side_effect=send) as sent:
+            assert list_tables(opened(server, tmp_path, auth=auth, **given)) == []
+    assert {call.kwargs["timeout"] for call in sent.call_args_list} == {limits}
 
 
 def test_the_silence_of_a_token_server_ends(tmp_path: Path) -> None:
