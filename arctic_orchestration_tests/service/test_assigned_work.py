@@ -1,22 +1,27 @@
-"""What a worker over HTTP gets of a task, and what of its report is refused, for any task."""
+"""What a worker over HTTP gets of a task, for how long, and which reports of it are refused."""
 
 import json
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from starlette.testclient import TestClient
 
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import tables
-from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.task import PlannedTask, TaskKind, TaskState
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, FileGroup, LiveFile
+from arctic_orchestration.state.compaction_tables import compaction_attempts
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.small_lake import lake_in, table_of
 from arctic_orchestration_tests.compaction.stored import NOON, seen
 from arctic_orchestration_tests.service.conftest import MakeApi
+from arctic_orchestration_tests.service.test_access import token
 
 VECTOR = DeleteFile(
     path="d.puffin", kind=DeleteKind.VECTOR, size=40, rows=2, sequence_number=5, offset=4,
@@ -152,3 +157,35 @@ def test_a_table_that_no_worker_can_merge_rests(
     with database.read() as tx:
         assert (tables.table_by_name(tx, "lake.words").rest_reason is not None) == rests
         assert task_store.task_by_id(tx, work["task"]).attempts == 1
+
+
+def test_a_repeated_claim_has_the_rest_of_its_lease(
+    client: TestClient, database: Database, tmp_path: Path
+) -> None:
+    """Not a whole one: the worker would write while another one may have the task."""
+    work = claimed(client, database, tmp_path, group())
+    soon = utc_now() + timedelta(seconds=40)
+    with database.begin() as tx:
+        tx.execute(sa.update(compaction_attempts).values(expires_at=soon))
+    again = client.post("/workers/w/claim", json={"key": "k"}).json()["assignment"]
+    assert again["attempt"] == work["attempt"]
+    assert again["lease_seconds"] <= 40
+
+
+def test_a_limited_token_has_no_part_in_tasks_of_other_queues(
+    api: MakeApi, database: Database, tmp_path: Path
+) -> None:
+    """It renews no lease of their workers, and ends none, whatever these serve since."""
+    with database.begin() as tx:
+        queues.add_queue(tx, queues.CompactionQueue(name="night"), NOON)
+    night = api(token=token(database, "workers:write@queue=night", name="night"))
+    every = api(token=token(database, "workers:write", name="every"))
+    assert every.put("/workers/w", json={"name": "one"}).status_code == 200
+    work = claimed(every, database, tmp_path, group())
+    held = {"attempts": [{"attempt": work["attempt"], "fencing_token": 1}]}
+    assert night.post("/workers/w/beat", json=held).status_code == 403
+    form = {"name": "one", "queues": ["night"]}
+    assert every.put("/workers/w", json=form).status_code == 200
+    assert night.delete("/workers/w").status_code == 403
+    with database.read() as tx:
+        assert task_store.task_by_id(tx, work["task"]).state is TaskState.CLAIMED
