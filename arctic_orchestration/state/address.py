@@ -33,8 +33,10 @@ def parse(url: str) -> sa.URL:
     if parsed.drivername not in _DRIVERS:
         raise InvalidInput(FIELD, shown(parsed), EXPECTED)
     if parsed.get_backend_name() == "sqlite":
-        # The driver's options, such as the isolation level, are the product's own.
-        if parsed.host or parsed.username or parsed.password or parsed.query:
+        # The driver's options, such as the isolation level, are the product's own. A path may be a
+        # URI with SQLite's parameters.
+        options = bool(parsed.query) and "uri" not in parsed.query
+        if parsed.host or parsed.username or parsed.password or options:
             expected = "sqlite:////path/to/a/file, without a host, a user or options"
             raise InvalidInput(FIELD, shown(parsed), expected)
     elif url.partition("?")[0].count("@") > 1:
