@@ -1,6 +1,6 @@
 """The target partitions, and groups of partitions, for which schedules have fired."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.partition_tables import schedule_partitions
-from arctic_orchestration.state.tables import is_waiting, jobs
+from arctic_orchestration.state.tables import is_waiting, jobs, schedules
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,11 +60,22 @@ def note_fired(tx: sa.Connection, of: Mapping[tuple[str, str], tuple[str, dateti
     tx.execute(upsert, rows)
 
 
-def forget_waiting(tx: sa.Connection, schedule_id: str) -> None:
-    """Forgets the firings of a schedule whose jobs still wait and are about to be discarded."""
-    waiting = sa.select(jobs.c.id).where(jobs.c.schedule_id == schedule_id, is_waiting)
+def forget_waiting(
+    tx: sa.Connection, schedule_ids: Sequence[str], *, of_ignoring: bool = False
+) -> None:
+    """Forgets the firings of schedules whose jobs still wait and are about to be discarded.
+
+    ``of_ignoring``: only of schedules that ignore late arrivals. They would never run a partition
+    whose job had no run.
+    """
+    waiting = sa.select(jobs.c.id).where(
+        dialect.among(tx, jobs.c.schedule_id, schedule_ids), is_waiting
+    )
     fired = schedule_partitions.c
-    these = (fired.schedule_id == schedule_id) & fired.job_id.in_(waiting)
+    these = dialect.among(tx, fired.schedule_id, schedule_ids) & fired.job_id.in_(waiting)
+    if of_ignoring:
+        ignores = schedules.c.spec.contains('"late": "ignore"')
+        these &= fired.schedule_id.in_(sa.select(schedules.c.id).where(ignores))
     tx.execute(sa.delete(schedule_partitions).where(these))
 
 

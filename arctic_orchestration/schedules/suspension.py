@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from arctic_orchestration.schedules import deferred_arrivals, timers
+from arctic_orchestration.schedules import deferred_arrivals, fired_partitions, timers
 from arctic_orchestration.schedules.discarded_jobs import Discard, waiting_of, with_discard
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import Job, JobState
@@ -123,6 +123,7 @@ def discard_all_waiting(
     """Discards the waiting jobs of schedules; returns what was lost, by the schedule's id."""
     lost = waiting_of(tx, schedule_ids)
     deferred_arrivals.forget(tx, schedule_ids)
+    fired_partitions.forget_waiting(tx, schedule_ids, of_ignoring=True)
     # They may be 100,000 in a tick that deploys: the database moves them.
     these = (dialect.among(tx, jobs.c.schedule_id, schedule_ids), is_waiting)
     to = JobState.DISCARDED.value

@@ -256,6 +256,31 @@ def test_an_arrival_joins_a_job_that_waits_for_its_constraints(lake: MakeWorld) 
     assert waiting(here) == {}
 
 
+@pytest.mark.parametrize("discards", ["an update", "a suspension"])
+def test_an_arrival_is_not_late_if_a_change_discarded_the_job(
+    lake: MakeWorld, discards: str
+) -> None:
+    """The job waited for an hour and had no run: ``late: ignore`` would never make one."""
+    trigger = on.partitions("raw/payments", late="ignore")
+    before = daily("s", trigger=trigger, constraints=[only.delay("1h")])
+    here = lake(before)
+    arrive(here, "2026-01-01")
+    here.tick(6 * DAY)
+    assert list(waiting(here)) == ["2026-01-01"]
+    if discards == "an update":
+        here.schedules = [before.model_copy(update={"description": "new"})]
+        here.engine = here.new_engine()
+        here.tick(6 * DAY + 1)
+    else:
+        assert here.suspend(6 * DAY + 1)
+        assert here.resume(6 * DAY + 2)
+    assert waiting(here) == {}
+    arrive(here, "2026-01-01")
+    here.tick(6 * DAY + 3)
+    here.tick(6 * DAY + 3603)
+    assert runs(here) == ["2026-01-01"]
+
+
 def test_what_is_collected_late_fires_with_fewer_than_the_count(lake: MakeWorld) -> None:
     """An hour after the first of it; before the partition has run, the count is waited for."""
     here = lake(daily(trigger=on.partitions("raw/orders", count=2, late="collect:1h")))

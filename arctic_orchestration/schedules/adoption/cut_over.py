@@ -163,7 +163,7 @@ def _enable(
     if not stored.launches:
         # Dagster has run what it collected; what is above the boundary is given to it below, and
         # its partition must not seem to have run.
-        fired_partitions.forget_waiting(tx, stored.id)
+        fired_partitions.forget_waiting(tx, [stored.id])
         lost = suspension.discard_waiting(tx, stored.id, _COLLECTED, now, actor=place.actor.name)
         why = with_discard(why, lost)
     control.enable(tx, store, location, stored.name, now, reason=why, actor=place.actor)
