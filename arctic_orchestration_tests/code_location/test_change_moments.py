@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from arctic_orchestration import Arctic
+from arctic_orchestration.clock import utc_now
+from arctic_orchestration.schedules.cli import jobs, schedules
 from arctic_orchestration.service.access import AccessRules
 from arctic_orchestration.service.app import create_app
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import events
+from arctic_orchestration.state.tables import jobs as job_rows
 from arctic_orchestration_tests.cli.conftest import Outcome, arctic
 from arctic_orchestration_tests.code_location.conftest import Place
 from arctic_orchestration_tests.event_log.writers import _insert
@@ -154,6 +158,35 @@ def test_without_an_instance_the_command_says_that_moments_decide(
     assert re.search("note: .*DAGSTER_HOME is not set.* events count by their moments", result.err)
     assert lake.runs() == 0
     lake.arrive("after")
+    assert lake.runs() == 1
+
+
+def test_a_clock_that_is_ahead_loses_nothing_if_moments_decide(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host of the command is an hour ahead; the database is not."""
+    lake.apply("a", enabled=False)
+    lake.arrive("before")
+    with monkeypatch.context() as patched:
+        patched.delenv("DAGSTER_HOME")
+        patched.setattr(schedules, "utc_now", lambda: utc_now() + timedelta(hours=1))
+        lake.arctic("schedules", "enable", "s")
+    assert lake.runs() == 0
+    lake.arrive("after")
+    assert lake.runs() == 1
+
+
+def test_a_job_is_launched_by_the_next_tick_though_the_clock_of_the_command_is_ahead(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an hour; the job waits for a second partition."""
+    lake.apply("a", count=2)
+    lake.arrive("1")
+    assert lake.runs() == 0
+    ((id,),) = lake.place.rows(job_rows, "id")
+    with monkeypatch.context() as patched:
+        patched.setattr(jobs, "utc_now", lambda: utc_now() + timedelta(hours=1))
+        lake.arctic("jobs", "launch", id)
     assert lake.runs() == 1
 
 

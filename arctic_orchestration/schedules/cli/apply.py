@@ -157,14 +157,13 @@ def _apply(
     applied = not (dry_run or difference.is_empty)
     if applied:
         confirm("Apply?", yes=yes, as_json=as_json)
-        now = utc_now()
-        with changing(state, now) as change:
+        with changing(state, utc_now()) as change:
             done = control.apply(
                 change.tx,
                 state.store,
                 change.place,
                 wanted,
-                now,
+                change.now,
                 prune=prune,
                 actor=actor(state.cluster),
             )

@@ -276,12 +276,12 @@ def _show(listed: ListedSchedule) -> None:
 
 
 def _switch(names: list[str], location: str | None, status: str, *, as_json: bool) -> None:
-    now, enables = utc_now(), status == "enabled"
+    enables = status == "enabled"
     act = control.enable if enables else control.suspend
-    with opened(location) as state, changing(state, now, ticks=not enables) as change:
+    with opened(location) as state, changing(state, utc_now(), ticks=not enables) as change:
         by = actor(state.cluster)
         changed = {
-            name: act(change.tx, state.store, change.place, name, now, actor=by)
+            name: act(change.tx, state.store, change.place, name, change.now, actor=by)
             for name in dict.fromkeys(names)
         }
         if enables:

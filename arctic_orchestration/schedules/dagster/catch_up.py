@@ -19,6 +19,7 @@ from arctic_orchestration.schedules import event_intake
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.location_state import State
 from arctic_orchestration.schedules.stored_schedule import ScheduleStatus, takes_events
+from arctic_orchestration.state import dialect
 
 if TYPE_CHECKING:
     from arctic_orchestration.event_log.dagster_log import DagsterLog
@@ -64,6 +65,9 @@ def changing(
         ticks: whether due ticks of time count, too, for the old schedules.
     """
     unwanted: list[str] = []
+    with state.read() as (tx, _):
+        # On a host whose clock is ahead, the change would begin later than now.
+        now = dialect.not_ahead(tx, now)
     with _log(state) as (instance, log, problem):
         if log is not None:
             try:
