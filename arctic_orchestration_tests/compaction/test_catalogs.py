@@ -13,9 +13,18 @@ from arctic_orchestration.compaction.catalog_binding import identity_of, require
 from arctic_orchestration.compaction.planning.catalog_planner import Planner
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import TaskState
+from arctic_orchestration.compaction.work.database_source import DatabaseSource
+from arctic_orchestration.compaction.work.worker import What, Worker, WorkerEvent
+from arctic_orchestration.compaction.work.workers import WorkerInfo
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.compaction.small_lake import lake_in, offered, table_of
+from arctic_orchestration_tests.compaction.small_lake import (
+    Merging,
+    lake_in,
+    offered,
+    table_of,
+    tasks_of,
+)
 
 
 class Elsewhere(NoopCatalog):
@@ -48,6 +57,40 @@ def test_a_second_catalog_does_not_touch_the_tables_of_the_first(
     require_same(state, other)
     with pytest.raises(ConfigurationError, match="is about the catalog lake in .*/other/"):
         require_same(state, catalog)
+
+
+def test_a_worker_merges_nothing_once_the_state_database_has_another_catalog(
+    state: Database, catalog: Catalog, tmp_path: Path
+) -> None:
+    """It still has the old one, whose table of that name is elsewhere: its task waits again."""
+    table_of(catalog, "lake.words")
+    merging = Merging()
+    moved = lake_in(tmp_path / "moved")
+
+    class Late(DatabaseSource):
+        """A worker that has begun before the catalog moved."""
+
+        def start(self, worker: WorkerInfo) -> None:
+            super().start(worker)
+            with state.begin() as tx:
+                catalog_binding.forget(tx)
+            require_same(state, moved)
+            offered(state, table_of(moved, "lake.words"))
+
+    events = list[WorkerEvent]()
+
+    def end(event: WorkerEvent) -> None:
+        events.append(event)
+        if event.what is not What.CLAIMED:
+            worker.drain()
+
+    worker = Worker(Late(state, catalog), merging, on_event=end)
+    worker.run()
+    assert merging.directories == []
+    assert [event.what for event in events] == [What.CLAIMED, What.RELEASED]
+    assert "is about the catalog" in events[1].text
+    (task,) = tasks_of(state)
+    assert (task.state, task.attempts) == (TaskState.PLANNED, 0)
 
 
 def test_an_embedded_catalog_is_its_name_and_its_file_however_it_is_written(

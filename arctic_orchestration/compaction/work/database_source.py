@@ -72,6 +72,8 @@ class DatabaseSource:
         return self._order
 
     def place(self, work: Work) -> Place:
+        # The catalog may have moved since the worker began.
+        catalog_binding.require_same(self._database, self._catalog)
         found = place_of(self._catalog, work.task.table, directory_name(work.attempt_id))
         with self._database.begin() as tx:
             if not attempts.writes_to(tx, work.attempt_id, work.token, found.directory):
