@@ -5,6 +5,9 @@ of the run ends the lease. The state between ticks is in the state database: a t
 repeated, or in another process, finds the leases of its owner and continues them, and repeats a run
 request, under the same key, until Dagster has the run. So each partition's run is requested, and
 created once.
+
+A sensor that is renamed, or whose code location is, has another owner name. It takes over the
+leases that have expired and have a run: else that run would continue beside the next delivery.
 """
 
 import contextlib
@@ -82,10 +85,13 @@ class Follower:
         counts: Counter[str] = Counter()
         wanted: list[Delivery] = []
         held = self._held()
-        found = self.runs.runs_by_tag(RUN_KEY_TAG, [one.run_key for one in held]) if held else {}
+        keys = [one.run_key for one, _ in held]
+        found = self.runs.runs_by_tag(RUN_KEY_TAG, keys) if keys else {}
         going_on: list[tuple[Delivery, bool]] = []
-        for one in held:
+        for one, owner in held:
             runs = [run for run in found.get(one.run_key, ()) if run.submitted]
+            if owner != self.owner and not (runs and self._take_over(one, owner)):
+                continue
             if (ended := _ended(runs)) is not None:
                 self._end(one, ended, counts)
             else:
@@ -136,6 +142,17 @@ class Follower:
             id = self.engine.seen(tx).id
             partition_leases.end_lease(tx, id, one.token, failed=failed, time=self.engine.time)
 
+    def _take_over(self, one: Delivery, owner: str) -> bool:
+        """Takes over an expired lease of another follower; returns whether it was still there."""
+        col = consumer_leases.c
+        with self.engine.database.begin() as tx:
+            id, now = self.engine.seen(tx).id, self.engine.time(tx)
+            these = (col.consumer_id == id, col.token == one.token, col.owner == owner)
+            expired = (col.state == partition_leases.LIVE, col.expires_at <= now)
+            values = {"owner": self.owner, "expires_at": now + self.engine.spec.lease}
+            lease = sa.update(consumer_leases).where(*these, *expired).values(values)
+            return tx.execute(lease).rowcount == 1
+
     def _renewed(self, going_on: Sequence[Delivery]) -> set[int]:
         """Renews the leases of live runs; returns the tokens that this follower still owns."""
         if not going_on:
@@ -149,16 +166,20 @@ class Follower:
                 if partition_leases.renew(tx, id, one.token, life=life, time=time)
             }
 
-    def _held(self) -> list[Delivery]:
-        """Returns the leases of this follower, in the order in which they were taken."""
+    def _held(self) -> list[tuple[Delivery, str]]:
+        """Returns the leases of this follower, and expired ones of a partition, with their owners.
+
+        They are in the order in which they were taken.
+        """
         col, leases = consumer_partitions.c, consumer_leases.c
         with self.engine.database.read() as tx:
             known = store.find(tx, self.engine.cluster, self.engine.spec.name)
             if known is None:
                 # It was deleted: the next take creates it again.
                 return []
+            expired = (leases.expires_at <= self.engine.time(tx)) & (leases.partitions == 1)
             query = (
-                sa.select(consumer_partitions, leases.taken_at)
+                sa.select(consumer_partitions, leases.taken_at, leases.owner)
                 .join(
                     consumer_leases,
                     (leases.consumer_id == col.consumer_id) & (leases.token == col.token),
@@ -166,13 +187,13 @@ class Follower:
                 .where(
                     leases.consumer_id == known.id,
                     leases.state == partition_leases.LIVE,
-                    leases.owner == self.owner,
+                    (leases.owner == self.owner) | expired,
                 )
                 .order_by(leases.token)
             )
             rows = tx.execute(query).all()
         return [
-            _delivery(ConsumedPartition.from_row(row, known), row.token, row.taken_at)
+            (_delivery(ConsumedPartition.from_row(row, known), row.token, row.taken_at), row.owner)
             for row in rows
         ]
 
