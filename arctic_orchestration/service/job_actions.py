@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import ArcticError
 from arctic_orchestration.schedules import job_control
-from arctic_orchestration.schedules.jobs import WAITING, JobState
+from arctic_orchestration.schedules.jobs import COMMON, WAITING, JobState
 from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.service import documents, parameters
 from arctic_orchestration.service.access import Caller, JobsWriter
@@ -37,6 +37,8 @@ def act_on_jobs(
 ) -> documents.BulkResult:
     """Launch or cancel all jobs that a filter matches; without those that have a run, or ended.
 
+    The job that keeps events for all partitions of a target is left out: it is canceled by its id.
+
     By default this only counts. With dry_run=false it needs at_most: if more match by then, nothing
     is changed. Jobs are changed a hundred at a time; those that moved on meanwhile are listed as
     refused.
@@ -52,7 +54,8 @@ def act_on_jobs(
             cursor = None
             while True:
                 page, cursor = page_of_jobs(tx, caller, [place], filters, cursor, _PAGE)
-                matched += [(place, one.job.id) for _, one in page]
+                # What is kept for partitions that begin later is no firing.
+                matched += [(place, one.job.id) for _, one in page if one.job.scope != COMMON]
                 if cursor is None:
                     break
     # Newest first, as they are listed.

@@ -13,10 +13,13 @@ from arctic_orchestration.schedules.views import listing
 from arctic_orchestration.service import job_actions
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs, schedules
+from arctic_orchestration_tests.schedules.lake_of_partitions import DAY, HOUR, daily, lake, runs
 from arctic_orchestration_tests.schedules.simulated import World, at
 from arctic_orchestration_tests.service.conftest import MakeApi
 from arctic_orchestration_tests.service.test_access import token
 from arctic_orchestration_tests.statements import statements_of
+
+__all__ = ["lake"]
 
 MakeWorld = Callable[..., World]
 
@@ -156,6 +159,24 @@ def test_all_jobs_of_a_filter_are_canceled_after_a_count(api: MakeApi, waiting: 
     launch = {"dry_run": "false", "at_most": "1"}
     assert client.post("/job-actions/launch", params=launch).json()["changed"] == 1
     assert client.post("/job-actions/stop").status_code == 422
+
+
+def test_the_job_that_keeps_common_events_is_not_canceled_with_all_others(
+    api: MakeApi, lake: Callable[..., World]
+) -> None:
+    """A partition that begins later gets what it keeps: it waits for no other configuration."""
+    trigger = on.partitions("raw/payments") & on.partitions("config")
+    here = lake(daily(trigger=trigger, constraints=[only.delay("1h")]))
+    here.feed.arrive("config")
+    here.feed.arrive("raw/payments", "2026-01-01")
+    here.tick(2 * DAY)
+    real = {"state": "waiting", "dry_run": "false", "at_most": "9"}
+    done = api().post("/job-actions/cancel", params=real).json()
+    assert (done["matched"], done["changed"]) == (1, 1)
+    here.feed.arrive("raw/payments", "2026-01-02")
+    here.tick(2 * DAY + 1)
+    here.tick(2 * DAY + 1 + HOUR)
+    assert runs(here) == ["2026-01-02"]
 
 
 def test_the_jobs_of_many_locations_are_counted_in_one_reading(
