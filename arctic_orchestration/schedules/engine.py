@@ -60,6 +60,7 @@ from arctic_orchestration.schedules.request_hooks import (
     NoHooks,
     RequestHooks,
     decide,
+    in_turn,
     questions,
     undecided,
 )
@@ -123,6 +124,8 @@ class Engine:
     #: jobs that only the next tick can decide on
     _unsure: set[str] = field(default_factory=set)
     _notes: dict[str, str] = field(default_factory=dict)
+    #: the schedules at whose hooks the time of a tick ended
+    _slow_hooks: list[str] = field(default_factory=list)
 
     def tick(self, now: datetime) -> TickResult:
         """Runs one round at ``now``.
@@ -360,28 +363,24 @@ class Engine:
         return requests
 
     def _ask_hooks(self, now: datetime, moves: list[JobMove], ended: Collection[str]) -> None:
-        """Asks the request hooks of jobs that are about to be handed out, without a transaction.
-
-        Jobs that are left after :data:`_HOOK_SECONDS` are asked about in the next tick: slow hooks
-        do not keep other jobs from their runs.
-        """
-        if not self.hooks.names:
-            return
-        with self.database.begin() as tx:
-            location = self._locked(tx)
-            query = launch_requests.unleased(tx, location, ended, dialect.database_time(tx))
-            asked = questions(JobQueue(tx, now), query.where(undecided(self.hooks.names)))
+        """Asks the request hooks of jobs that are handed out next, without a transaction."""
         until = time.monotonic() + _HOOK_SECONDS
-        for question in asked:
-            if time.monotonic() >= until:
-                break
-            answer = self.hooks.ask(question)
+        for names in in_turn(self.hooks.names, self._slow_hooks):
             with self.database.begin() as tx:
-                self._locked(tx)
-                queue = JobQueue(tx, now)
-                decide(queue, question.job_id, answer)
-                queue.flush()
-            moves += queue.moves
+                location = self._locked(tx)
+                query = launch_requests.unleased(tx, location, ended, dialect.database_time(tx))
+                asked = questions(JobQueue(tx, now), query.where(undecided(names)))
+            for question in asked:
+                answer = self.hooks.ask(question)
+                with self.database.begin() as tx:
+                    self._locked(tx)
+                    queue = JobQueue(tx, now)
+                    decide(queue, question.job_id, answer)
+                    queue.flush()
+                moves += queue.moves
+                if time.monotonic() >= until:
+                    self._slow_hooks.append(question.schedule)
+                    return
 
     def refuse(self, job_id: str, problem: str, now: datetime) -> None:
         """Ends a launching job whose run Dagster refused."""

@@ -13,7 +13,7 @@ that. Rates and intervals count a job that was skipped as launched.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -111,6 +111,18 @@ def undecided(names: Sequence[str]) -> sa.ColumnElement[bool]:
     mine = (schedules.c.origin == Origin.CODE.value) & schedules.c.name.in_(names)
     hooked = jobs.c.schedule_id.in_(sa.select(schedules.c.id).where(mine))
     return hooked & ~sa.func.coalesce(jobs.c.launch, "").endswith(_DECIDED_END)
+
+
+def in_turn(names: Sequence[str], slow: list[str]) -> Iterator[Sequence[str]]:
+    """Yields the schedules whose hooks are asked together, in the order in which they are asked.
+
+    Those at which the time of a tick ended come last, one by one, longest ago first: with many
+    jobs, they would keep all others waiting. ``slow`` has them, and is cleared of repeated ones.
+    """
+    slow[:] = [name for n, name in enumerate(slow) if name in names and name not in slow[n + 1 :]]
+    for some in ([name for name in names if name not in slow], *([name] for name in slow)):
+        if some:
+            yield some
 
 
 def decide(queue: JobQueue, job_id: str, answer: Answer) -> None:

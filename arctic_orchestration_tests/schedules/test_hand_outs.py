@@ -176,6 +176,25 @@ def test_jobs_that_wait_for_a_slow_hook_take_no_places_of_others(
     assert len(here.dagster.requests) == 6
 
 
+def test_a_schedule_with_a_slow_hook_keeps_no_hook_of_others_waiting(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has more jobs than a tick hands out; each of two slow ones has its turn after that."""
+    monkeypatch.setattr(launch_requests, "REQUESTED_AT_ONCE", 2)
+    others = [schedule(name, target=name, trigger=on.partitions("raw/b")) for name in "tu"]
+    here = world([schedule(coalesce=False), *others])
+    here.engine.hooks = hooks = SlowHooks(("s", "t", "u"))
+    monkeypatch.setattr(engine, "time", hooks)
+    for number in range(5):
+        here.feed.arrive("raw/a", str(number))
+    here.tick(1)
+    here.feed.arrive("raw/b", "1")
+    for second in range(2, 5):
+        here.tick(second)
+    launched = [request.tags["arctic/schedule"] for request in here.dagster.requests]
+    assert launched == ["s", "t", "u", "s"]
+
+
 class Unanswered(AnyTargets):
     """Targets that cannot be looked up, once they are named."""
 
