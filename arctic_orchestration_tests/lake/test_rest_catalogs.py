@@ -126,7 +126,7 @@ def opened(server: RestServer, tmp_path: Path, **properties: Any) -> Catalog:
 
 @pytest.fixture
 def catalog(server: RestServer, tmp_path: Path) -> Catalog:
-    return opened(server, tmp_path, token=TOKEN, **{"rest.request-timeout": 5})
+    return opened(server, tmp_path, token=TOKEN)
 
 
 def test_a_token_is_sent(server: RestServer, catalog: Catalog, tmp_path: Path) -> None:
