@@ -58,6 +58,7 @@ def launch_schedule(
             f"Schedule {name} works per partition, and no partition waits: nothing to launch. "
             "Announce a partition, or start a run of it in Dagster"
         )
+    now = dialect.not_ahead(tx, now)
     queue = JobQueue(tx, now, actor=actor.name)
     job = queue.add(
         Job(
@@ -93,6 +94,8 @@ def launch_job(
         NotFound: the location has no such job.
         TransitionRefused: it no longer waits.
     """
+    # On a host whose clock is ahead, the next tick would find that its moment has not come.
+    now = dialect.not_ahead(tx, now)
     queue = JobQueue(tx, now, actor=actor.name)
     before = job = _job(queue, location, job_id)
     if job.scope == COMMON:

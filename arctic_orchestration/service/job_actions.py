@@ -16,7 +16,6 @@ from arctic_orchestration.service.access import Caller, JobsWriter
 from arctic_orchestration.service.bulk import BulkOptions, Progress
 from arctic_orchestration.service.job_lists import JobFilter, page_of_jobs
 from arctic_orchestration.service.service import Service, ServiceOfApp
-from arctic_orchestration.state import dialect
 
 router = APIRouter(tags=["jobs"])
 Action = Literal["launch", "cancel"]
@@ -82,10 +81,9 @@ def _change(
     act = job_control.launch_job if action == "launch" else job_control.cancel_job
     changed = 0
     with service.locked(place) as (tx, locked):
-        now = dialect.not_ahead(tx, utc_now())
         for id in ids:
             try:
-                act(tx, locked, id, now, actor=caller.actor)
+                act(tx, locked, id, utc_now(), actor=caller.actor)
                 changed += 1
             except ArcticError as error:
                 progress.refuse(place.name, id, error)

@@ -21,7 +21,6 @@ from arctic_orchestration.service.job_lists import JobFilter, page_of_jobs
 from arctic_orchestration.service.paging import Cursor, Limit
 from arctic_orchestration.service.parameters import HAS_ETAG
 from arctic_orchestration.service.service import Service, ServiceOfApp
-from arctic_orchestration.state import dialect
 
 router = APIRouter(tags=["jobs"])
 
@@ -143,7 +142,7 @@ def _change(
     with service.locked(place) as (tx, place):
         if if_match is not None:
             parameters.check_etag(if_match, etag(_explained(service, tx, caller, id)[2]))
-        job = act(tx, place, id, dialect.not_ahead(tx, utc_now()), actor=caller.actor)
+        job = act(tx, place, id, utc_now(), actor=caller.actor)
     response.headers["ETag"] = etag(job)
     return _document(place, job, explained.schedule.name)
 

@@ -18,7 +18,6 @@ from arctic_orchestration.service.parameters import HAS_ETAG
 from arctic_orchestration.service.schedule_lists import Wanted, page_of_schedules
 from arctic_orchestration.service.schedules import document, etag
 from arctic_orchestration.service.service import Service, ServiceOfApp
-from arctic_orchestration.state import dialect
 
 router = APIRouter(tags=["schedules"])
 Action = Literal["enable", "suspend"]
@@ -65,10 +64,10 @@ def launch_schedule(
 
     Its first waiting job goes with the events it has; without one, a job without events is made.
     """
+    now = utc_now()
     with service.database.read() as tx:
         place = service.place(tx, caller, location, schedules=[name])
     with service.locked(place) as (tx, place):
-        now = dialect.not_ahead(tx, utc_now())
         parameters.check_etag(if_match, etag(schedule_by_name(tx, place, name)))
         store = ScheduleStore()
         job = job_control.launch_schedule(tx, store, place, name, now, actor=caller.actor)

@@ -13,7 +13,7 @@ from arctic_orchestration.schedules import (
     timers,
 )
 from arctic_orchestration.schedules.adoption import journal, shadow
-from arctic_orchestration.schedules.adoption.instigator import Instigator
+from arctic_orchestration.schedules.adoption.instigator import Instigator, stop
 from arctic_orchestration.schedules.adoption.journal import Adoption, Boundary, Step
 from arctic_orchestration.schedules.adoption.place import Place
 from arctic_orchestration.schedules.discarded_jobs import with_discard
@@ -121,10 +121,7 @@ def _stop(place: Place, instigator: Instigator, adoption: Adoption) -> str | Non
             return None
         boundary = Boundary()
         if current.was.is_running:
-            waits = instigator.stop(place.clock)
-            if waits is not None:
-                return waits
-            found = instigator.boundary(place.clock())
+            found = stop(instigator, place.clock)
             if isinstance(found, str):
                 return found
             boundary = found

@@ -42,6 +42,12 @@ class Instigator(Protocol):
         ...
 
 
+def stop(instigator: Instigator, clock: Callable[[], datetime]) -> Boundary | str:
+    """Stops an instigator; returns where it ended, or what has to happen before."""
+    waits = instigator.stop(clock)
+    return instigator.boundary(clock()) if waits is None else waits
+
+
 class Log(LookedUpFeed, RetryLookup, Protocol):
     """Dagster's event log."""
 

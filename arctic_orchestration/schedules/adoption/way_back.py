@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from arctic_orchestration.event_log.feed import Position
 from arctic_orchestration.schedules import control, suspension, timers
 from arctic_orchestration.schedules.adoption import journal, shadow
-from arctic_orchestration.schedules.adoption.instigator import Instigator
+from arctic_orchestration.schedules.adoption.instigator import Instigator, stop
 from arctic_orchestration.schedules.adoption.journal import Adoption, Boundary, Step
 from arctic_orchestration.schedules.adoption.place import Place
 from arctic_orchestration.schedules.jobs import COMMON
@@ -63,10 +63,7 @@ def _undo(place: Place, instigator: Instigator, adoption: Adoption) -> str | Non
         step, boundary = Step.HANDED_OVER, Boundary()
         if current.was.is_running and not instigator.status().is_running:
             # If a user has stopped it, it is stopped at a known place first.
-            waits = instigator.stop(place.clock)
-            if waits is not None:
-                return waits
-            found = instigator.boundary(place.clock())
+            found = stop(instigator, place.clock)
             if isinstance(found, str):
                 return found
             step, boundary = Step.ENDED, found

@@ -46,7 +46,6 @@ from arctic_orchestration.schedules.views.listing import (
     list_jobs,
     parse_states,
 )
-from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import schedules
 
 app = typer.Typer(no_args_is_help=True)
@@ -158,9 +157,8 @@ def explain_(
 def launch(id: IdArgument, location: LocationOption = None, as_json: JsonOption = False) -> None:
     """Launch a waiting job; only concurrency still holds it."""
     with opened(location) as state, state.change() as (tx, place):
-        now = dialect.not_ahead(tx, utc_now())
         job = job_control.launch_job(
-            tx, place, job_by_id_part(tx, place, id), now, actor=actor(state.cluster)
+            tx, place, job_by_id_part(tx, place, id), utc_now(), actor=actor(state.cluster)
         )
         schedule = _schedule_of(tx, job)
     if as_json:
