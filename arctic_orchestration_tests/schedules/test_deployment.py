@@ -92,7 +92,7 @@ def test_what_a_person_made_belongs_to_no_deployment(world: MakeWorld) -> None:
     assert stored(here) == {"made": ("by hand", 1, "api")}
 
 
-def test_a_declaration_that_is_left_out_for_what_a_person_made_is_named(world: MakeWorld) -> None:
+def test_a_declaration_that_is_left_out_for_a_manual_one_is_named(world: MakeWorld) -> None:
     """Once a deployment. When that was deleted, the next one creates what is declared."""
     here = world([])
     set_manually(here, 1, schedule("made", description="by hand"))

@@ -206,41 +206,24 @@ def test_each_change_of_a_status_is_recorded(
     ]
 
 
-def test_the_doctor_finds_what_dagster_evaluates_beside_ours(
-    project: Project, arctic: Callable[..., Ended]
+@pytest.mark.parametrize(
+    ("deleted", "found", "advice"),
+    [
+        (False, "hourly", "stop it in Dagster, or hand it back: arctic adopt --back hourly"),
+        (True, "arrivals", "hand it back: arctic adopt --back arrivals"),
+    ],
+)
+def test_the_doctor_finds_what_a_user_has_started_again(
+    project: Project, arctic: Callable[..., Ended], deleted: bool, found: str, advice: str
 ) -> None:
-    """A person has started an adopted schedule again. An adopted sensor cannot be."""
+    """Dagster evaluates its schedule, beside ours, or alone if ours was deleted; no sensor."""
     project.start("hourly", "arrivals")
     project.daemon_pass()
     with closing(project.session()) as session:
         for name in ("hourly", "arrivals"):
             assert session.forward(session.cut_over(name)) is None
-    assert "adopted hourly" not in arctic("doctor", "--json").out
-
-    project.start("hourly", "arrivals")
-    (finding,) = [
-        one
-        for one in json.loads(arctic("doctor", "--json").out)["findings"]
-        if one["check"].startswith("adopted")
-    ]
-    assert (finding["check"], finding["advice"]) == (
-        "adopted hourly",
-        "stop it in Dagster, or hand it back: arctic adopt --back hourly",
-    )
-
-
-def test_the_doctor_finds_a_sensor_that_nothing_evaluates(
-    project: Project, arctic: Callable[..., Ended]
-) -> None:
-    """The schedules of both were deleted, and a person has started both again in Dagster.
-
-    Dagster evaluates its schedule alone then; the sensor waits for --back."""
-    project.start("hourly", "arrivals")
-    project.daemon_pass()
-    with closing(project.session()) as session:
-        for name in ("hourly", "arrivals"):
-            assert session.forward(session.cut_over(name)) is None
-    assert arctic("schedules", "delete", "hourly", "arrivals", "--yes").code == 0
+    if deleted:
+        assert arctic("schedules", "delete", "hourly", "arrivals", "--yes").code == 0
     assert "adopted" not in arctic("doctor", "--json").out
     project.start("hourly", "arrivals")
     (finding,) = [
@@ -248,10 +231,7 @@ def test_the_doctor_finds_a_sensor_that_nothing_evaluates(
         for one in json.loads(arctic("doctor", "--json").out)["findings"]
         if one["check"].startswith("adopted")
     ]
-    assert (finding["check"], finding["advice"]) == (
-        "adopted arrivals",
-        "hand it back: arctic adopt --back arrivals",
-    )
+    assert (finding["check"], finding["advice"]) == (f"adopted {found}", advice)
 
 
 def test_the_code_of_what_has_a_function_is_python_alone(adopt: Callable[..., Ended]) -> None:

@@ -28,6 +28,15 @@ def cut_over(project: Project, name: str) -> tuple[Session, Item]:
     return session, item
 
 
+def prepared(project: Project, name: str, after: timedelta = timedelta(0)) -> tuple[Session, Item]:
+    """A cut-over, some time after Dagster's last pass, that has stopped nothing yet."""
+    project.start(name)
+    project.daemon_pass()
+    project.advance(after)
+    session = project.session()
+    return session, session.cut_over(name)
+
+
 def partitions_run(project: Project) -> Sequence[tuple[str, str]]:
     """Who ran, for which partition, in the order of the partitions."""
     return sorted(
@@ -69,11 +78,7 @@ def test_a_schedule_goes_on_after_its_last_tick(project: Project) -> None:
 
 def test_a_tick_that_dagster_has_not_evaluated_is_waited_for(project: Project) -> None:
     """The tick of 11 is due and the daemon is busy: nothing is stopped before it has a record."""
-    project.start("hourly")
-    project.daemon_pass()
-    project.advance(HOUR)
-    session = project.session()
-    item = session.cut_over("hourly")
+    session, item = prepared(project, "hourly", after=HOUR)
     waits = "Dagster's scheduler has not evaluated the tick of 2026-03-02 11:00:00Z yet"
     assert session.forward(item) == waits
     project.daemon_pass()
@@ -85,11 +90,7 @@ def test_a_tick_that_dagster_has_not_evaluated_is_waited_for(project: Project) -
 
 def test_a_schedule_is_not_stopped_right_before_its_tick(project: Project) -> None:
     """An iteration that has begun could still evaluate the next tick: ten seconds are kept free."""
-    project.start("hourly")
-    project.daemon_pass()
-    project.advance(timedelta(minutes=54, seconds=55))
-    session = project.session()
-    item = session.cut_over("hourly")
+    session, item = prepared(project, "hourly", after=timedelta(minutes=54, seconds=55))
     waits = "its next tick is at 2026-03-02 11:00:00Z, too soon to stop it safely"
     assert session.forward(item) == waits
     session.close()
@@ -97,10 +98,7 @@ def test_a_schedule_is_not_stopped_right_before_its_tick(project: Project) -> No
 
 def test_the_tick_that_passes_between_two_owners_is_made_up(project: Project) -> None:
     """Nobody evaluates at 11 and 12: ours makes up the latest, as Dagster would have."""
-    project.start("hourly")
-    project.daemon_pass()
-    session = project.session()
-    item = session.cut_over("hourly")
+    session, item = prepared(project, "hourly")
     assert session.forward(item) is None
     project.advance(HOUR)
     assert session.back(item) is not None

@@ -4,11 +4,13 @@ import pytest
 
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.schedules.adoption import cut_over
+from arctic_orchestration_tests.present import present
 from arctic_orchestration_tests.schedules.adoption.project import Project
 from arctic_orchestration_tests.schedules.adoption.test_cut_over import (
     SECONDS,
     partitions_run,
     pass_after,
+    prepared,
 )
 from arctic_orchestration_tests.schedules.adoption.test_started_by_hand import enable, stop
 
@@ -16,24 +18,17 @@ from arctic_orchestration_tests.schedules.adoption.test_started_by_hand import e
 @pytest.mark.parametrize("name", ["hourly", "arrivals"])
 def test_a_cut_over_that_is_undone_meanwhile_stops_nothing(project: Project, name: str) -> None:
     """Two users at once: the one has read that it is prepared, and the other has ended it."""
-    project.start(name)
-    project.daemon_pass()
-    session = project.session()
-    item = session.cut_over(name)
-    prepared = item.adoption()
-    assert prepared is not None
+    session, item = prepared(project, name)
+    begun = present(item.adoption())
     assert session.back(item) is None
-    assert cut_over.advance(item.place, item.instigator, prepared) is None
+    assert cut_over.advance(item.place, item.instigator, begun) is None
     assert project.status(name) == "RUNNING"
     session.close()
 
 
 def test_one_that_a_user_has_stopped_meanwhile_comes_back(project: Project) -> None:
     """The cut-over is prepared, and a user stops the sensor in Dagster: the way back ends."""
-    project.start("arrivals")
-    project.daemon_pass()
-    session = project.session()
-    item = session.cut_over("arrivals")
+    session, item = prepared(project, "arrivals")
     stop(project, "arrivals")
     session.back(item)
     pass_after(project, SECONDS)
@@ -47,13 +42,9 @@ def test_one_that_a_user_has_stopped_meanwhile_comes_back(project: Project) -> N
 
 def test_a_schedule_is_not_enabled_before_its_cut_over_has_ended(project: Project) -> None:
     """The command was killed after the stop. What a user enabled would get what arrives again."""
-    project.start("arrivals")
-    project.daemon_pass()
-    session = project.session()
-    item = session.cut_over("arrivals")
-    prepared = item.adoption()
-    assert prepared is not None
-    assert cut_over.advance(item.place, item.instigator, prepared) is None
+    session, item = prepared(project, "arrivals")
+    begun = present(item.adoption())
+    assert cut_over.advance(item.place, item.instigator, begun) is None
     with pytest.raises(TransitionRefused, match="Go on with that: arctic adopt --cut-over arr"):
         enable(item)
     project.arrive("raw", "first")
