@@ -239,26 +239,29 @@ def test_twice_the_files_cost_twice_the_work(sizes: tuple[int, int]) -> None:
         live = snapshot(files, 6000)
         return executed_lines(lambda: plan(live, Policy(), PlanState(forced=True), NOW))
 
-    assert work(10_000) < 2.5 * work(5_000)
+    assert work(50_000) < 2.5 * work(25_000)
 
 
 def test_a_stream_of_upserts_is_planned_in_large_tasks_with_linear_work() -> None:
-    """10,000 files of 1 MB and 100 equality deletes: some 130 files a task, not one."""
+    """50,000 files of 1 MB and 500 equality deletes: some 130 files a task, not one."""
 
-    def upserts(count: int) -> LiveFiles:
+    def upserts(count: int, among: int) -> LiveFiles:
         dice = random.Random(7)
         deletes = [
-            delete_file(f"d{n:03}", 2000, sequence=count // 1000 * n + 5, equality=True)
-            for n in range(100)
+            delete_file(f"d{n:03}", 2000, sequence=n * count // among // 10 + 5, equality=True)
+            for n in range(among)
         ]
         # As manifests are read: files of one commit have the very same tuple.
-        since = [tuple(deletes[first:]) for first in range(101)]
+        since = [tuple(deletes[first:]) for first in range(among + 1)]
         files = [
             data_file(f"{n:08}", dice.randint(1, 2_000_000), sequence=n // 10) for n in range(count)
         ]
         return snapshot(
             [
-                replace(file, deletes=since[min(100, (file.sequence_number + 5) * 1000 // count)])
+                replace(
+                    file,
+                    deletes=since[min(among, (file.sequence_number + 5) * 10 * among // count)],
+                )
                 for file in files
             ],
             6000,
@@ -267,10 +270,10 @@ def test_a_stream_of_upserts_is_planned_in_large_tasks_with_linear_work() -> Non
     def planned(live: LiveFiles) -> TablePlan:
         return plan(live, Policy(), PlanState(forced=True), NOW)
 
-    few, many = upserts(5_000), upserts(10_000)
+    few, many = upserts(5_000, 100), upserts(10_000, 100)
     assert executed_lines(lambda: planned(many)) < 2.5 * executed_lines(lambda: planned(few))
-    # 10 GB in tasks of 134 MB.
-    assert 74 <= len(planned(many).tasks) <= 80
+    # 50 GB in tasks of 134 MB.
+    assert 373 <= len(planned(upserts(50_000, 500)).tasks) <= 400
 
 
 def _written_at(moment: datetime) -> Callable[[int], datetime]:

@@ -81,7 +81,7 @@ def test_twice_the_files_in_twice_the_manifests_cost_twice_the_work(
         assert heads == [f"m{number}" for number in range(2, count + 1, 2)]
         return lines
 
-    assert work(4_000) < 2.5 * work(2_000)
+    assert work(10_000) < 2.5 * work(5_000)
 
 
 @pytest.fixture

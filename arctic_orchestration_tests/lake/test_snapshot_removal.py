@@ -103,7 +103,7 @@ def test_the_cost_is_linear_in_the_number_of_snapshots() -> None:
         update = kind(snapshot_ids=list(range(1, count)))
         return executed_lines(lambda: update_table_metadata(metadata, (update,)))
 
-    assert work(400, RemoveManySnapshots) < 2.5 * work(200, RemoveManySnapshots)
+    assert work(3000, RemoveManySnapshots) < 2.5 * work(1500, RemoveManySnapshots)
     assert work(400, RemoveSnapshotsUpdate) > 3 * work(200, RemoveSnapshotsUpdate)
 
 
