@@ -125,7 +125,8 @@ class ArcticRunLauncher(RunLauncher[Any], ConfigurableClass):
         why = self._launch_in_host(context, resume=resume)
         if not why:
             return
-        if self._rules.unavailable == "fail" and self._rules.hosts:
+        has_other = not resume or self._wrapped.supports_resume_run
+        if self._rules.hosts and (self._rules.unavailable == "fail" or not has_other):
             raise _failure(f"No run host can execute this run: {why}")
         if self._rules.hosts and why != _NOT_FOR_HOSTS:
             name = type(self._wrapped).__name__

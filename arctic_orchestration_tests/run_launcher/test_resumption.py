@@ -5,6 +5,8 @@ import signal
 from textwrap import dedent
 
 import dagster as dg
+import pytest
+from dagster._core.errors import DagsterLaunchFailedError
 from dagster._core.launcher import WorkerStatus
 
 from arctic_orchestration_tests.patience import until
@@ -40,3 +42,18 @@ def test_a_run_whose_process_died_with_its_host_is_resumed_in_the_next_one(make:
     note = place.note_of(run_id)
     assert note["parent"] == second["pid"] != host["pid"]
     assert note["pid"] != first
+
+
+def test_a_run_that_can_be_resumed_in_no_host_says_why(make: Make) -> None:
+    """Dagster's own launcher resumes nothing: the run is not said to be launched by it."""
+    place = make(CODE + "\nthreading.Thread(target=time.sleep, args=(900,), daemon=True).start()\n")
+    run_id = place.create()
+    run = place.instance.get_run_by_id(run_id)
+    assert run is not None
+    place.instance.report_dagster_event(
+        dg.DagsterEvent("PIPELINE_START", "work", message="it began"), run_id
+    )
+    expected = "No run host can execute this run: importing its code starts"
+    with pytest.raises(DagsterLaunchFailedError, match=expected):
+        place.instance.resume_run(run_id, place.workspace.create_request_context(), 1)
+    assert "Launched by" not in place.messages(run_id)
