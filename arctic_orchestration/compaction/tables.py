@@ -87,6 +87,13 @@ def all_tables(tx: sa.Connection) -> list[CompactionTable]:
     return [_from_row(row) for row in tx.execute(query).mappings()]
 
 
+def to_check(tx: sa.Connection) -> list[str]:
+    """Returns the tables that the catalog had, and gone ones with tasks that wait since."""
+    col, task = compaction_tables.c, compaction_tasks.c
+    waits = sa.exists().where(task.table_name == col.name, is_waiting)
+    return list(tx.execute(sa.select(col.name).where(col.gone_at.is_(None) | waits)).scalars())
+
+
 def table_by_name(tx: sa.Connection, name: str) -> CompactionTable:
     """Returns the row of a table.
 
@@ -335,8 +342,9 @@ def table_gone(tx: sa.Connection, name: str, now: datetime) -> int:
     tx.execute(
         sa.update(compaction_partitions).where(col.table_name == name).values(sequence_number=None)
     )
+    since = sa.func.coalesce(compaction_tables.c.gone_at, now)
     update(
-        tx, name, gone_at=now, due_since=None, due_reason=None, mapped_to=None, queue="default",
+        tx, name, gone_at=since, due_since=None, due_reason=None, mapped_to=None, queue="default",
         queue_reason="the catalog has the table no more", version=compaction_tables.c.version + 1,
     )  # fmt: skip
     return canceled

@@ -152,7 +152,8 @@ class Planner:
     def _take(self, found: Listing, now: datetime) -> None:
         """Records which tables the catalog has, and which it no longer has."""
         with self._database.read() as tx:
-            known = [row.name for row in tables.all_tables(tx) if row.gone_at is None]
+            # A task that was claimed when its table went away may have been given back since.
+            known = tables.to_check(tx)
         missing = set(known) - set(found.names)
         kept = {name for name in missing if found.may_have(name)}
         self.names = frozenset(name for name in (*found.names, *kept) if self._selects(name))
