@@ -346,6 +346,7 @@ def table_gone(tx: sa.Connection, name: str, now: datetime) -> int:
     update(
         tx, name, gone_at=since, due_since=None, due_reason=None, mapped_to=None, queue="default",
         queue_reason="the catalog has the table no more", version=compaction_tables.c.version + 1,
+        failures=0, rests_until=None, rest_reason=None, next_commit_at=None, commit_trouble=None,
     )  # fmt: skip
     return canceled
 

@@ -1,9 +1,11 @@
 """What becomes of the tasks of a table that is dropped, and of a new table of its name."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.state.database import Database
@@ -38,3 +40,22 @@ def test_a_task_that_is_given_back_after_its_table_was_dropped_is_canceled(
     assert task.state is TaskState.CANCELED
     assert task.reason == "the catalog has the table no more"
     assert world.row("lake.busy").gone_at == gone_at
+
+
+def test_a_new_table_of_the_name_does_not_rest_for_the_one_before(world: World) -> None:
+    """Nor does its first commit wait for the interval of that one, nor has it that one's error."""
+    world.lake.table("lake.busy", files=12)
+    world.tick()
+    with world.database.begin() as tx:
+        claim = present(attempts.claim(tx, [], "w"))
+        attempts.failed(tx, claim.attempt_id, claim.token, "a column", final=True)
+        later = world.now + timedelta(days=1)
+        tables.update(tx, "lake.busy", next_commit_at=later, commit_trouble="no answer")
+    assert world.row("lake.busy").rest_reason == f"task {claim.task.id} is in quarantine: a column"
+    world.lake.catalog.drop_table("lake.busy")
+    world.tick(minutes=3)
+    world.lake.table("lake.busy", files=13)
+    assert world.tick(minutes=3).offered == 1
+    row = world.row("lake.busy")
+    assert (row.gone_at, row.rests_until, row.rest_reason, row.failures) == (None, None, None, 0)
+    assert (row.next_commit_at, row.commit_trouble) == (None, None)
