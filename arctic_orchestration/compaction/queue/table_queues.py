@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.compaction.queue import queues, task_store
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.tables import CompactionTable, lock_table, update
+from arctic_orchestration.compaction.tables import CompactionTable, lock_table, make_due, update
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import (
     compaction_queues,
@@ -73,6 +73,9 @@ def see_table(
     found = lock_table(tx, table)
     seen: dict[str, Any] = {"level": level, "seen_at": now, "gone_at": None}
     _assign(tx, found, found.mapped_to, queue, now, seen)
+    if found.looked_at is not None and found.level != level:
+        # Waiting tasks have the level of their plan until the next one.
+        make_due(tx, table, f"its level is {level}", now)
     return lock_table(tx, table)
 
 
