@@ -311,6 +311,23 @@ def test_a_queue_that_drains_takes_no_new_task(database: Database) -> None:
         assert queues.queues_with_room(tx) == {"default"}
 
 
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_queue_that_drains_keeps_what_a_plan_would_replace(
+    database: Database, forced: bool
+) -> None:
+    """The new tasks find no room; what the plan has no file of is superseded all the same."""
+    clock = Clock()
+    with database.begin() as tx:
+        seen(tx, "lake.a")
+        first, lost = offer(tx, "lake.a", [planned("a", "b"), planned("x", "y")], NOON).taken
+        queues.set_state(tx, "default", QueueState.DRAINING)
+        plan = [planned("a", "b", "c"), planned("d", "e")]
+        offered = offer(tx, "lake.a", plan, NOON, forced=forced)
+        assert (offered.taken, offered.superseded) == ((), (lost,))
+        assert (offered.busy, offered.blocked) == ((plan[0],), (plan[1],))
+        assert present(attempts.claim(tx, [], "w", time=clock)).task.id == first
+
+
 def test_the_state_of_a_queue_that_is_none(database: Database) -> None:
     with database.begin() as tx, pytest.raises(NotFound, match="no compaction queue x"):
         queues.set_state(tx, "x", QueueState.PAUSED)

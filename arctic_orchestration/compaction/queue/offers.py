@@ -6,9 +6,10 @@ new one, and two planners take turns. Of the waiting tasks,
 - a task with the same data files and kind as one of the plan stays: with its age, rank and
   attempts, and with the newer snapshot and deletes;
 - a manually requested task that no worker has claimed yet stays unchanged, with its level;
-- all others are superseded. A new task that shares files with one inherits its age, and of several
-  the oldest. An age is inherited once, so that replanning never adds waiting tasks of an age: the
-  bound in ``ranking`` depends on that.
+- all others are superseded; in a queue that drains, only those with no file of the plan. A new
+  task that shares files with one inherits its age, and of several the oldest. An age is inherited
+  once, so that replanning never adds waiting tasks of an age: the bound in ``ranking`` depends on
+  that.
 
 Tasks that workers have claimed or merged are not touched, and no new task may share a file with
 them.
@@ -27,6 +28,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction.queue import task_store
+from arctic_orchestration.compaction.queue.queue import QueueState
 from arctic_orchestration.compaction.queue.queues import lock_queue, room_in
 from arctic_orchestration.compaction.queue.ranking import SECONDS_PER_LEVEL, rank_of
 from arctic_orchestration.compaction.queue.task import PlannedTask, TaskState
@@ -117,6 +119,10 @@ def offer(
     kept_ids = {row["id"] for row in kept_rows}
     replaced = [row for row in waiting if row["id"] not in kept_ids and (forced or not _stays(row))]
     paths_of = _paths(tx, [row["id"] for row in replaced])
+    if queue.state is QueueState.DRAINING:
+        # What would replace them finds no room: those whose files are still planned are merged.
+        useful = {paths_of[path] for task in tasks for path in task.paths if path in paths_of}
+        replaced = [row for row in replaced if row["id"] not in useful]
     _supersede(tx, replaced, reason, now)
     rank = _Ranks(found, seconds_per_level)
     _refresh(tx, zip(kept_rows, kept, strict=True), rank, forced=forced)
