@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Path
 
 from arctic_orchestration.compaction.queue import task_store
-from arctic_orchestration.compaction.work import attempt_lookup, attempts
+from arctic_orchestration.compaction.work import attempt_lookup, attempts, workers
 from arctic_orchestration.compaction.work.attempt import AttemptState
 from arctic_orchestration.errors import Refused, TransitionRefused
 from arctic_orchestration.service import worker_documents as documents
@@ -16,6 +16,7 @@ from arctic_orchestration.service.access import Caller, WorkersReader, WorkersWr
 from arctic_orchestration.service.bodies import JsonObject, takes
 from arctic_orchestration.service.merge_reports import checked_outputs
 from arctic_orchestration.service.service import Service, ServiceOfApp
+from arctic_orchestration.service.workers import admits
 
 router = APIRouter(prefix="/workers/attempts", tags=["workers"])
 AttemptId = Annotated[str, Path(description="The attempt's id.")]
@@ -122,7 +123,10 @@ def _reported(
 def _attempt(tx: sa.Connection, caller: Caller, id: str) -> documents.AttemptDocument:
     found = attempt_lookup.attempt_by_id(tx, id)
     task = task_store.task_by_id(tx, found.task_id)
-    caller.check(queue=task.queue)
+    worker = workers.worker_of(tx, id)
+    if worker is None or not admits(caller, worker.queues):
+        # A task that was put back is in the present queue of its table, perhaps not the worker's.
+        caller.check(queue=task.queue)
     return documents.AttemptDocument(
         attempt=found.id,
         task=task.id,

@@ -12,13 +12,13 @@ from starlette.testclient import TestClient
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import tables
-from arctic_orchestration.compaction.queue import queues, task_store
+from arctic_orchestration.compaction.queue import queues, table_queues, task_store
 from arctic_orchestration.compaction.queue.offers import offer
 from arctic_orchestration.compaction.queue.task import PlannedTask, TaskKind, TaskState
 from arctic_orchestration.lake.file_groups import DeleteFile, DeleteKind, FileGroup, LiveFile
 from arctic_orchestration.state.compaction_tables import compaction_attempts
 from arctic_orchestration.state.database import Database
-from arctic_orchestration_tests.compaction.small_lake import lake_in, table_of
+from arctic_orchestration_tests.compaction.small_lake import lake_in, offered, table_of
 from arctic_orchestration_tests.compaction.stored import NOON, seen
 from arctic_orchestration_tests.service.conftest import MakeApi
 from arctic_orchestration_tests.service.test_access import token
@@ -189,3 +189,36 @@ def test_a_limited_token_has_no_part_in_tasks_of_other_queues(
     assert night.delete("/workers/w").status_code == 403
     with database.read() as tx:
         assert task_store.task_by_id(tx, work["task"]).state is TaskState.CLAIMED
+
+
+@pytest.mark.parametrize(
+    ("word", "body", "task_state"),
+    [("released", {}, "planned"), ("failed", {"reason": "the disk is full"}, "failed")],
+)
+def test_a_token_of_a_queue_reports_a_task_whose_table_was_mapped_to_another(
+    api: MakeApi, database: Database, tmp_path: Path, word: str, body: dict[str, Any],
+    task_state: str,
+) -> None:  # fmt: skip
+    """A task that is put back is in the other queue; a repeated report has the same answer."""
+    with database.begin() as tx:
+        for name in ("night", "day"):
+            queues.add_queue(tx, queues.CompactionQueue(name=name), NOON)
+    offered(database, table_of(lake_in(tmp_path / "lake")))
+    with database.begin() as tx:
+        table_queues.map_table(tx, "lake.words", "night", NOON)
+    night, day = (
+        api(token=token(database, f"workers:write@queue={name}", name=name))
+        for name in ("night", "day")
+    )
+    assert night.put("/workers/n", json={"name": "n", "queues": ["night"]}).status_code == 200
+    work = night.post("/workers/n/claim", json={"key": "k"}).json()["assignment"]
+    with database.begin() as tx:
+        table_queues.map_table(tx, "lake.words", "day", NOON)
+    path = f"/workers/attempts/{work['attempt']}"
+    assert day.get(path).status_code == 403
+    answers = [night.post(f"{path}/{word}", json={"fencing_token": 1, **body}) for _ in range(2)]
+    assert [one.status_code for one in answers] == [200, 200]
+    assert answers[0].json() == answers[1].json() == night.get(path).json()
+    assert (answers[0].json()["state"], answers[0].json()["task_state"]) == (word, task_state)
+    with database.read() as tx:
+        assert [task.queue for task in task_store.tasks(tx)] == ["day"]

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from arctic_orchestration.compaction.work.attempts import Time
 from arctic_orchestration.errors import InvalidInput, NotFound
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.compaction_tables import compaction_workers
+from arctic_orchestration.state.compaction_tables import compaction_attempts, compaction_workers
 from arctic_orchestration.state.dialect import database_time
 
 #: a worker without a heartbeat for this long is not counted
@@ -123,6 +123,16 @@ def worker_by_id(tx: sa.Connection, id: str) -> Worker:
     if row is None:
         raise NotFound(f"no compaction worker {id}")
     return _from_row(row)
+
+
+def worker_of(tx: sa.Connection, attempt_id: str) -> Worker | None:
+    """Returns the worker of an attempt; none: it ended, or was silent for too long."""
+    query = sa.select(compaction_workers).where(
+        compaction_workers.c.id == compaction_attempts.c.worker_id,
+        compaction_attempts.c.id == attempt_id,
+    )
+    row = tx.execute(query).one_or_none()
+    return None if row is None else _from_row(row)
 
 
 def worker_called(tx: sa.Connection, text: str) -> Worker:
