@@ -4,13 +4,20 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pyiceberg.catalog import Catalog
 
 from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.commit import commits
+from arctic_orchestration.compaction.commit.cleaner import clean
+from arctic_orchestration.compaction.commit.committer import Committer, _replacement
 from arctic_orchestration.compaction.queue.task import TaskState
-from arctic_orchestration.compaction.work import attempts
+from arctic_orchestration.compaction.work import attempt_lookup, attempts
+from arctic_orchestration.lake.replacing.replace import replace_files
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.compaction.merged_tasks import merged
 from arctic_orchestration_tests.compaction.planned_lake import Lake
 from arctic_orchestration_tests.compaction.planned_world import World
+from arctic_orchestration_tests.compaction.small_lake import rows_of, table_of
 from arctic_orchestration_tests.present import present
 
 
@@ -59,3 +66,27 @@ def test_a_new_table_of_the_name_does_not_rest_for_the_one_before(world: World) 
     row = world.row("lake.busy")
     assert (row.gone_at, row.rests_until, row.rest_reason, row.failures) == (None, None, None, 0)
     assert (row.next_commit_at, row.commit_trouble) == (None, None)
+
+
+@pytest.mark.parametrize("other", ["none", "late", "at once"])
+def test_outputs_of_a_renamed_table_are_not_removed(
+    state: Database, catalog: Catalog, other: str
+) -> None:
+    """A committer that died after its commit had published them; another table takes the name."""
+    table = table_of(catalog, files=6)
+    before = rows_of(table)
+    merged(state, catalog, table)
+    with state.read() as tx:
+        tasks = commits.merged_tasks(tx, "lake.words")
+    assert len(replace_files(table, list(map(_replacement, tasks))).committed) == 3
+    catalog.rename_table("lake.words", "lake.old")
+    if other == "at once":
+        table_of(catalog, files=4)
+    assert Committer(state, catalog).tick().conflicts == 3
+    if other == "late":
+        table_of(catalog, files=4)
+    clean(state, catalog, grace=timedelta(days=-1))
+    assert rows_of(catalog.load_table("lake.old")) == before
+    with state.read() as tx:
+        kept = [attempt_lookup.attempts_of(tx, task.task.id)[0].kept_reason for task in tasks]
+    assert kept == ["the table of the task was renamed or dropped, and may have them"] * 3

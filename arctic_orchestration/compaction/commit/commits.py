@@ -169,6 +169,7 @@ def conflicted(
     reason: str,
     *,
     lease: CommitLease | None = None,
+    keeps: str | None = None,
     time: Time = database_time,
 ) -> None:
     """Drops a merged task after a conflicting change of its table; the table is due at once.
@@ -176,12 +177,21 @@ def conflicted(
     Its group of files is outdated, so it is not claimed again: the next plan contains the remaining
     files.
 
+    Args:
+        tx: the transaction.
+        id: the task.
+        reason: for people.
+        lease: the lease of the committer.
+        keeps: why its outputs are not removed; none: they are.
+        time: the source of the time.
+
     Errors:
         NotFound: no such task.
         Refused: another committer has the lease.
         TransitionRefused: it is not merged.
     """
-    task = _dropped(tx, id, TaskState.SUPERSEDED, f"the table has changed: {reason}", lease, time)
+    text = f"the table has changed: {reason}"
+    task = _dropped(tx, id, TaskState.SUPERSEDED, text, lease, time, keeps=keeps)
     tables.make_due(tx, task.table, f"task {id} came too late: {reason}", time(tx))
 
 
@@ -235,6 +245,8 @@ def _dropped(
     reason: str,
     lease: CommitLease | None,
     time: Time,
+    *,
+    keeps: str | None = None,
 ) -> Task:
     table = task_store.task_by_id(tx, id).table
     _lock(tx, table, lease)
@@ -253,7 +265,7 @@ def _dropped(
             rest = f"task {id}: {reason}"
             backoff.rest_files_of(tx, task, rest, now, length=backoff.CANCELED_REST)
         task_store.move(tx, [(id, task.state)], to, reason, now, attempt_id=task.attempt_id)
-    _end_attempts(tx, [task], AttemptState.DROPPED, reason, over_at=now)
+    _end_attempts(tx, [task], AttemptState.DROPPED, reason, over_at=now, keeps=keeps)
     tables.next_version(tx, table)
     return task
 
@@ -279,12 +291,13 @@ def _end_attempts(
     reason: str,
     *,
     over_at: datetime | None,
+    keeps: str | None = None,
 ) -> None:
     ids = [task.attempt_id for task in tasks if task.attempt_id is not None]
     tx.execute(
         sa.update(compaction_attempts)
         .where(dialect.among(tx, compaction_attempts.c.id, ids))
-        .values(state=state.value, reason=reason, over_at=over_at)
+        .values(state=state.value, reason=reason, over_at=over_at, kept_reason=keeps)
     )
 
 

@@ -192,10 +192,10 @@ class Committer:
                     before_commit=lambda: self._hold(lease, requested_at),
                 )
         except NotFound as error:
-            return self._dropped(lease, tasks, str(error), gone=True)
+            return self._dropped(lease, tasks, str(error), None)
         except UnsupportedTable as error:
             # The table was changed and no longer supports commits: later rounds would fail too.
-            return self._dropped(lease, tasks, str(error), gone=False)
+            return self._dropped(lease, tasks, str(error), table)
         except Refused as refused:
             _log.warning("%s", refused)
             return None
@@ -204,12 +204,13 @@ class Committer:
         except Exception as error:
             # Also unexpected errors: the other tables must be processed.
             return self._troubled(lease, error if table is None else explained(error, table.io))
-        return self._report(lease, table, replaced, interval, unreadable)
+        return self._report(lease, table, tasks, replaced, interval, unreadable)
 
     def _report(
         self,
         lease: CommitLease,
         table: Table,
+        tasks: Sequence[MergedTask],
         replaced: Replaced,
         interval: timedelta,
         unreadable: Sequence[str],
@@ -221,6 +222,7 @@ class Committer:
             by_snapshot.setdefault(snapshot_id, []).append(task_id)
         records = []
         trouble = "; ".join(sorted({*replaced.unreadable.values(), *unreadable})) or None
+        keeps = _kept(table, tasks)
         pause = interval if by_snapshot else _PAUSE if trouble is not None else None
         try:
             with self._database.begin() as tx:
@@ -232,7 +234,7 @@ class Committer:
                     if record is not None:
                         records.append(record)
                 for task_id, reason in replaced.conflicts.items():
-                    commits.conflicted(tx, task_id, reason, lease=lease)
+                    commits.conflicted(tx, task_id, reason, lease=lease, keeps=keeps.get(task_id))
                 for task_id, reason in replaced.wrong.items():
                     commits.wrong(tx, task_id, reason, lease=lease)
                 commit_leases.end_commit_lease(
@@ -278,14 +280,16 @@ class Committer:
             raise Refused(f"committer {lease.owner} has lost table {lease.table}: it was late")
 
     def _dropped(
-        self, lease: CommitLease, tasks: Sequence[MergedTask], reason: str, *, gone: bool
+        self, lease: CommitLease, tasks: Sequence[MergedTask], reason: str, table: Table | None
     ) -> Round | None:
-        """Drops the table's merged tasks; ``gone``: the catalog no longer has the table."""
+        """Drops the table's merged tasks; ``table``: none: the catalog no longer has it."""
+        keeps = _kept(table, tasks)
         try:
             with self._database.begin() as tx:
                 for task in tasks:
-                    commits.conflicted(tx, task.task.id, reason, lease=lease)
-                if gone:
+                    id = task.task.id
+                    commits.conflicted(tx, id, reason, lease=lease, keeps=keeps.get(id))
+                if table is None:
                     tables.table_gone(tx, lease.table, database_time(tx))
                 commit_leases.end_commit_lease(tx, lease)
         except Refused as refused:
@@ -327,6 +331,17 @@ def _replacement(task: MergedTask) -> Replacement:
         rows_deleted=task.attempt.rows_deleted,
         sort_order_id=task.attempt.sort_order_id,
     )
+
+
+def _kept(table: Table | None, tasks: Sequence[MergedTask]) -> dict[str, str]:
+    """Returns why the outputs of some tasks stay, by task: their table may have been renamed.
+
+    Another table may have its name now, while the outputs are live in the renamed one: a committer
+    may have died after its commit. A planned snapshot stays in its own table as long as its tasks.
+    """
+    known = set() if table is None else {one.snapshot_id for one in table.metadata.snapshots}
+    reason = "the table of the task was renamed or dropped, and may have them"
+    return {one.task.id: reason for one in tasks if one.group.snapshot_id not in known}
 
 
 def _deletes_removed(table: Table, snapshot_id: int) -> int:
