@@ -55,6 +55,18 @@ def require_same(database: Database, catalog: Catalog) -> None:
             )
             tx.execute(new.on_conflict_do_nothing())
             theirs = bound_catalog(tx)
+    _check(theirs, ours)
+
+
+def refuse_other(database: Database, catalog: Catalog) -> None:
+    """Like :func:`require_same`; does not bind a state database that is not bound yet."""
+    with database.read() as tx:
+        theirs = bound_catalog(tx)
+    if theirs is not None:
+        _check(theirs, identity_of(catalog))
+
+
+def _check(theirs: str | None, ours: str) -> None:
     if theirs != ours:
         raise ConfigurationError(
             f"The state database is about the catalog {theirs}, and not about {ours}. Give this "

@@ -9,8 +9,11 @@ import pytest
 from pyiceberg.table import Table
 
 from arctic_orchestration.clock import utc_now
+from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.cli import maintenance
 from arctic_orchestration.compaction.work.output_paths import directory_of
+from arctic_orchestration.lake import open_catalog
+from arctic_orchestration.settings import Settings
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, document, lake
 from arctic_orchestration_tests.cli.conftest import Outcome
 
@@ -151,3 +154,31 @@ def test_options_that_cannot_be_are_refused(
     assert (refused.code, refused.out) == (2, "")
     assert message in " ".join(refused.err.split())
     assert snapshots(table) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["remove-orphans lake.flights --older-than 1d", "expire-snapshots lake.flights --older-than 0s",
+     "rewrite-manifests lake.flights", "list lake.flights", "explain lake.flights",
+     "plan lake.flights --dry-run", "reads lake.flights n=1", "due lake.flights",
+     "map lake.flights default"],
+)  # fmt: skip
+def test_a_state_database_of_another_catalog_is_refused(
+    lake: SmallLake,
+    arctic: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
+    """It does not know the live tasks of this one: their outputs would be removed as orphans."""
+    lake.tick()
+    monkeypatch.setenv("ARCTIC_LAKE", str(tmp_path / "other"))
+    other = SmallLake(open_catalog(Settings.from_environment()), lake.database)
+    table = other.table("lake.flights", 3)
+    before, output = snapshots(table), stray(directory_of(table, "compaction-merged"))
+    refused = arctic("compaction", *command.split())
+    assert (refused.code, refused.out) == (2, "")
+    assert "The state database is about the catalog lake in " in refused.err
+    assert (snapshots(table), output.exists()) == (before, True)
+    with lake.database.read() as tx:
+        assert tables.find_table(tx, "lake.flights") is None

@@ -2,7 +2,10 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import tables
@@ -280,6 +283,20 @@ def test_a_merged_task_that_is_committed_already_is_not_taken_back(
     refused = arctic("compaction", "tasks", "cancel", id)
     assert refused.code == 2
     assert f"{id} is in snapshot {snapshot_id} already" in refused.err
+    assert [task.id for task in lake.tasks(TaskState.MERGED)] == [id]
+    with lake.database.read() as tx:
+        assert tables.table_by_name(tx, "lake.flights").commit_owner is None
+
+
+def test_a_merged_task_is_not_canceled_by_another_catalog(
+    lake: SmallLake, arctic: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which snapshots have it is written in its own."""
+    id = merged(lake)
+    monkeypatch.setenv("ARCTIC_LAKE", str(tmp_path / "other"))
+    refused = arctic("compaction", "tasks", "cancel", id)
+    assert refused.code == 2
+    assert "The state database is about the catalog lake in " in refused.err
     assert [task.id for task in lake.tasks(TaskState.MERGED)] == [id]
     with lake.database.read() as tx:
         assert tables.table_by_name(tx, "lake.flights").commit_owner is None

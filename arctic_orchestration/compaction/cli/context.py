@@ -79,6 +79,19 @@ class Opened(Lake):
         super().__init__(settings)
         self.database = database
 
+    @cached_property
+    def catalog(self) -> "Catalog":
+        """As of :class:`Lake`; binds nothing.
+
+        Errors:
+            ConfigurationError: the state database is bound to another catalog, too.
+        """
+        from arctic_orchestration.compaction.catalog_binding import refuse_other
+
+        catalog = super().catalog
+        refuse_other(self.database, catalog)
+        return catalog
+
     @property
     def actor(self) -> Actor:
         """The caller of the command, for the audit log."""

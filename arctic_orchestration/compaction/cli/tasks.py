@@ -33,7 +33,7 @@ from arctic_orchestration.console.display import (
 )
 from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
-from arctic_orchestration.errors import ArcticError, TransitionRefused
+from arctic_orchestration.errors import ArcticError, ConfigurationError, TransitionRefused
 from arctic_orchestration.quantities import format_bytes, format_moment
 
 IdArgument = Annotated[
@@ -212,6 +212,9 @@ def _require_uncommitted(opened: Opened, task: Task) -> None:
 
     try:
         table = opened.table(task.table)
+    except ConfigurationError:
+        # It may be another catalog: the task stays.
+        raise
     except ArcticError as error:
         text = f"whether a snapshot has it already is not known: {error}"
         Console(stderr=True, highlight=False).print(escape(text, lines=True))
