@@ -345,7 +345,8 @@ class Planner:
             due_number=row.due_number,
             fingerprint=fingerprint,
             tasks=live,
-            location=table.metadata_location,
+            # A task that a worker has may be given back: the next check cancels it.
+            location=None if live else table.metadata_location,
         )
         return PlanningCounts(refused=int(news))
 

@@ -108,6 +108,8 @@ def why_planned(
         return "it was not planned yet"
     if (snapshot.snapshot_id if snapshot else None) != row.looked_snapshot_id:
         return "it has a new snapshot"
+    if row.refused is not None and live_tasks:
+        return "it is refused, and has tasks that may wait again"
     if rested:
         return "files of it have rested"
     if memory is None or memory.fingerprint is None:
