@@ -89,6 +89,7 @@ def resume(
         return False
     store.set_status(tx, location, stored, ScheduleStatus.ENABLED, now, reason=reason, actor=actor)
     timers.start(tx, location, [(stored.id, stored.schedule)], now)
+    enabled = replace(stored, status=ScheduleStatus.ENABLED)
     queue = JobQueue(tx, now)
     for job in _waiting(queue, stored):
         stood_still = max(timedelta(0), now - max(stored.status_at, job.created_at))
@@ -104,7 +105,7 @@ def resume(
             ticked = replace(job.arrivals[0], ticked_at=now)
             queue.change(job, arrivals=(ticked, *job.arrivals[1:]))
         collected = job.state is JobState.WAITING_CONSTRAINTS and takes_more
-        if collected and not stored.schedule.coalesce:
+        if collected and not enabled.takes_more:
             queue.change(job, waiting_for=None)
     queue.flush()
     return True

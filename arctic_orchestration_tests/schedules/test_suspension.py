@@ -6,6 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.schedules.constraints import only
+from arctic_orchestration.schedules.job_control import launch_schedule
 from arctic_orchestration.schedules.location import locked
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_history import history_of
@@ -142,6 +143,38 @@ def test_collect_fills_one_job_and_launches_it_on_resume(world: MakeWorld, coale
     arrive(here, "6", "7")
     here.tick(6)
     assert partitions_of_runs(here)[1:] == [["6", "7"]]
+
+
+def test_what_follows_a_resume_has_jobs_of_its_own_where_each_tick_has_one(
+    world: MakeWorld,
+) -> None:
+    """A window holds what was collected; the next tick of the ``then`` does not join it."""
+    then = on.then(on.cron("0 * * * *"), on.partitions("raw/a"))
+    window = only.window("02:30", "23:00")
+    here = world([schedule("collect", trigger=then, constraints=[window])])
+    here.suspend(1)
+    here.tick(3600)
+    here.feed.arrive("raw/a", "1", moment=at(3700))
+    here.tick(3700)
+    here.resume(3800)
+    here.tick(3801)
+    here.tick(7200)
+    here.feed.arrive("raw/a", "2", moment=at(7300))
+    here.tick(7300)
+    here.tick(9000)
+    assert partitions_of_runs(here) == [["", "1"], ["", "2"]]
+
+
+def test_a_tick_does_not_delay_a_launch_of_what_a_suspended_schedule_collects(
+    world: MakeWorld,
+) -> None:
+    """It is launched manually just before the tick of its ``then``."""
+    then = on.then(on.cron("0 * * * *"), on.partitions("raw/a"))
+    here = world([schedule("collect", trigger=then)])
+    here.suspend(1)
+    with here.database.begin() as tx:
+        launch_schedule(tx, here.engine.store, locked(tx, "default", "here"), "s", at(3599))
+    assert len(here.tick(3600)) == 1
 
 
 def test_a_backlog_passes_its_constraints_one_by_one(world: MakeWorld) -> None:
