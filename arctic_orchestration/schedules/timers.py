@@ -10,7 +10,7 @@ from arctic_orchestration.schedules.location import Location
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import Ticks
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import schedules, timers
+from arctic_orchestration.state.tables import in_state, is_waiting, jobs, schedules, timers
 
 if TYPE_CHECKING:
     from arctic_orchestration.schedules.store import ScheduleStore
@@ -138,7 +138,8 @@ def due(
         schedule = stored.get(row.schedule_id)
         if schedule is None:
             continue
-        if schedule.until_event is not None:
+        of_none = not schedule.takes_events and not _is_waited_for(tx, row.schedule_id)
+        if schedule.until_event is not None or of_none:
             ended.append({"of": row.schedule_id, "at_leaf": row.leaf})
             continue
         ticks = _ticks(schedule, row.leaf, row.due_at, now, windows)
@@ -159,6 +160,12 @@ def due(
     if ended:
         tx.execute(_END, ended)
     return found
+
+
+def _is_waited_for(tx: sa.Connection, schedule_id: str) -> bool:
+    """Returns whether a job of a draining schedule still waits for its trigger."""
+    waits = jobs.c.schedule_id == schedule_id, is_waiting, in_state("waiting_trigger")
+    return tx.execute(sa.select(jobs.c.id).where(*waits).limit(1)).first() is not None
 
 
 def _ticks(

@@ -1,12 +1,14 @@
 """What happens to events and jobs while a schedule is suspended, in each of the four modes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.schedules.constraints import only
-from arctic_orchestration.schedules.job_control import launch_schedule
+from arctic_orchestration.schedules.job_control import cancel_job, launch_job, launch_schedule
+from arctic_orchestration.schedules.jobs import Job
 from arctic_orchestration.schedules.location import locked
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.schedule_history import history_of
@@ -90,6 +92,24 @@ def test_drain_keeps_a_job_whose_trigger_wants_more(world: MakeWorld) -> None:
     arrive(here, "3")
     here.tick(5)
     assert partitions_of_runs(here) == [["1", "3"]]
+
+
+@pytest.mark.parametrize("act", [cancel_job, launch_job])
+def test_the_time_of_a_drained_job_that_has_gone_makes_no_other(
+    world: MakeWorld, act: Callable[..., Job]
+) -> None:
+    """An hour after an arrival it would have had its tick; a person cancels or launches it."""
+    elapsed = on.elapsed("1h", since=on.partitions("raw/a"))
+    here = world([schedule("drain", trigger=elapsed)])
+    here.feed.arrive("raw/a", "1", moment=at(10))
+    here.tick(10)
+    here.suspend(20)
+    with here.database.begin() as tx:
+        (job_id,) = tx.execute(sa.select(jobs.c.id)).scalars()
+        act(tx, locked(tx, "default", "here"), job_id, at(30))
+    here.tick(40)
+    here.tick(3610)
+    assert len(standing(here)) == 1
 
 
 def test_backlog_makes_whole_jobs_and_launches_them_on_resume(world: MakeWorld) -> None:
