@@ -65,7 +65,12 @@ def take_deferred(
     # Queried at each tick, and nearly always empty.
     if not tx.execute(_WAITS_FOR_CODE, {"of_location": location.id}).scalar():
         return []
-    query = _kept(location).where(deferred_arrivals.c.waits_for == "code")
+    kept = deferred_arrivals.c
+    for_code = (kept.location_id == location.id) & (kept.waits_for == "code")
+    ids = tx.execute(sa.select(kept.schedule_id).where(for_code).distinct()).scalars()
+    # Those of a schedule that only another version of the package can read wait for it.
+    readable = dialect.among(tx, kept.schedule_id, list(store.by_ids(tx, ids)))
+    query = _kept(location).where(for_code, readable)
     return _take(tx, store, query.limit(min(limit or _TAKEN_AT_ONCE, _TAKEN_AT_ONCE)))
 
 
@@ -151,12 +156,13 @@ def last_counted(
 
 
 def _take(tx: sa.Connection, store: ScheduleStore, query: sa.Select[Any]) -> list[Match]:
-    rows = tx.execute(query).all()
-    if not rows:
+    found = tx.execute(query).all()
+    if not found:
         return []
+    stored = store.by_ids(tx, {row.schedule_id for row in found})
+    rows = [row for row in found if row.schedule_id in stored]
     ids = [row.id for row in rows]
     tx.execute(sa.delete(deferred_arrivals).where(dialect.among(tx, deferred_arrivals.c.id, ids)))
-    stored = store.by_ids(tx, {row.schedule_id for row in rows})
     parsed: dict[int, Event] = {}
     return [
         Match(
@@ -167,7 +173,6 @@ def _take(tx: sa.Connection, store: ScheduleStore, query: sa.Select[Any]) -> lis
             deferred_at=row.at,
         )
         for row in rows
-        if row.schedule_id in stored
     ]
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration import on
 from arctic_orchestration.errors import InvalidInput
@@ -13,6 +14,7 @@ from arctic_orchestration.schedules.simulator import read_declared
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_schedule import Origin
 from arctic_orchestration.schedules.targets import PartitionMap, TargetPartitions
+from arctic_orchestration.state.tables import schedules
 from arctic_orchestration_tests.schedules.lake_of_partitions import (
     ASSETS,
     DAILY,
@@ -183,3 +185,27 @@ def test_ends_of_shorter_windows_are_not_missed(lake: MakeWorld, how: str) -> No
     for day in range(3):
         here.tick(day * DAY + 2 * HOUR)
     assert runs(here) == ["2026-01-01", "2026-01-02"]
+
+
+def test_arrivals_wait_for_the_version_that_can_read_their_schedule(lake: MakeWorld) -> None:
+    """An earlier version ticks twice meanwhile; then the code has the partition that arrived."""
+    here = lake(daily(trigger=on.partitions("raw/days")))
+    here.feed.arrive("raw/days", "2025-12-31")
+    here.tick(DAY)
+    with here.database.begin() as tx:
+        spec = tx.execute(sa.select(schedules.c.spec)).scalar_one()
+        tx.execute(sa.update(schedules).values(spec="{}"))
+    here.engine = here.new_engine()
+    here.engine.declared = None
+    here.tick(DAY + 1)
+    here.tick(DAY + 2)
+    with here.database.begin() as tx:
+        tx.execute(sa.update(schedules).values(spec=spec))
+    longer = {"partitions": {"daily": {"start": "2025-12-31"}}}
+    summary = {**ASSETS["summary"], **longer}
+    changed = read_declared({"assets": {**ASSETS, "summary": summary, "raw/days": longer}})
+    here.targets = Declared(changed)
+    here.engine = here.new_engine()
+    here.tick(DAY + 3)
+    here.tick(DAY + 4)
+    assert runs(here) == ["2025-12-31"]
