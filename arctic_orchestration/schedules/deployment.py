@@ -13,6 +13,7 @@ from arctic_orchestration.schedules import deletions
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.discarded_jobs import Discard
 from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.schedules.lookup import schedule_rows
 from arctic_orchestration.schedules.schedule import Schedule, Target, digest
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_schedule import Origin, ScheduleStatus, StoredSchedule
@@ -75,8 +76,11 @@ def deploy(
         still_deleted = deletions.still_deleted(tx, location, wanted.values())
         wanted = {name: one for name, one in wanted.items() if name not in still_deleted}
         counts["kept_deleted"] += len(still_deleted)
-        made = (name for name in sorted(wanted) if name in stored)
-        taken = [name for name in made if stored[name].origin is not Origin.CODE]
+        # Also one that this version cannot read, which is not among the stored ones.
+        rows = schedule_rows(tx, location.id).values()
+        taken = [row.name for row in rows if row.origin is not Origin.CODE and row.name in wanted]
+        wanted = {name: one for name, one in wanted.items() if name not in taken}
+        counts["name_taken"] += len(taken)
         counts.update(_write(tx, store, location, stored, wanted, statuses, now, lost))
         gone, why = [old.id for old in of_code if old.name not in wanted], "no longer declared"
         deletions.note_declared(tx, location, wanted.values())
@@ -124,8 +128,6 @@ def _write(
         old = stored.get(name)
         if old is None:
             new.append(schedule)
-        elif old.origin is not Origin.CODE:
-            counts["name_taken"] += 1
         elif digest([old.schedule]) != digest([schedule]):
             changed.append((old, schedule))
     # A statement for each of thousands of schedules would exceed the timeout of a tick.

@@ -88,6 +88,25 @@ def test_new_code_failed_runs_and_people_go_on_beside_such_a_definition(
         control.delete(tx, store, place, "odd", at(5))
 
 
+def test_a_deployment_leaves_out_a_name_that_a_person_gave_to_such_a_definition(
+    world: MakeWorld,
+) -> None:
+    """What the code declares under it stays out; the other schedule goes on."""
+    here = two(world)
+    with here.database.begin() as tx:
+        of_person = {"origin": "api", "declared_digest": None}
+        tx.execute(sa.update(schedules).where(IS_ODD).values(spec="{", **of_person))
+    odd, good = here.schedules
+    here.schedules = [odd, good.model_copy(update={"description": "anew"})]
+    here.engine = here.new_engine()
+    here.feed.arrive("raw/a", "1")
+    deployed = here.engine.tick(at(5))
+    assert (deployed.counts["name_taken"], deployed.counts["updated"]) == (1, 1)
+    here.feed.arrive("raw/a", "2")
+    here.tick(6)
+    assert launched(here) == ["good"]
+
+
 @pytest.mark.parametrize("arrivals", ["[", "3", "[[1]]", "[]", '[[1, 1, 0, "x", "y"], []]'])
 def test_a_job_whose_arrivals_cannot_be_read_is_discarded(world: MakeWorld, arrivals: str) -> None:
     """The other schedule goes on, and its own with a job that counts anew."""
