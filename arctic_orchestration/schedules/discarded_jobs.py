@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from arctic_orchestration.state import dialect
-from arctic_orchestration.state.tables import is_waiting, job_events, jobs
+from arctic_orchestration.state.tables import is_launching, is_waiting, job_events, jobs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,8 +27,16 @@ class Discard:
         )
 
 
-def waiting_of(tx: sa.Connection, schedule_ids: Sequence[str]) -> Mapping[str, Discard]:
-    """Returns what would be discarded, by schedule id; schedules without waiting jobs have none."""
+def waiting_of(
+    tx: sa.Connection, schedule_ids: Sequence[str], *, deleted: bool = False
+) -> Mapping[str, Discard]:
+    """Returns what would be discarded, by schedule id; schedules without waiting jobs have none.
+
+    ``deleted``: the schedules are, and admitted jobs whose run was never requested are lost, too.
+    """
+    lost: sa.ColumnElement[bool] = is_waiting
+    if deleted:
+        lost = is_waiting | (is_launching & (jobs.c.requests == 0))
     query = (
         sa.select(
             jobs.c.schedule_id,
@@ -36,7 +44,7 @@ def waiting_of(tx: sa.Connection, schedule_ids: Sequence[str]) -> Mapping[str, D
             sa.func.count(sa.distinct(job_events.c.number)),
         )
         .outerjoin(job_events, job_events.c.job_id == jobs.c.id)
-        .where(dialect.among(tx, jobs.c.schedule_id, schedule_ids), is_waiting)
+        .where(dialect.among(tx, jobs.c.schedule_id, schedule_ids), lost)
         .group_by(jobs.c.schedule_id)
     )
     return {id: Discard(jobs=count, events=events) for id, count, events in tx.execute(query)}

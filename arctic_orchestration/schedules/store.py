@@ -249,14 +249,14 @@ class ScheduleStore:
     ) -> Mapping[str, Discard]:
         """Deletes schedules with their jobs; active runs go on and still count.
 
-        Returns what was lost with waiting jobs, by the name of the schedule.
+        Returns what was lost with jobs without a run, by the name of the schedule.
         """
         if not ids:
             return {}
         known = sa.select(schedules.c.id, schedules.c.name, schedules.c.version)
         rows = tx.execute(known.where(dialect.among(tx, schedules.c.id, ids))).all()
         gone = [(row.id, row.name, row.version) for row in rows]
-        lost = waiting_of(tx, ids)
+        lost = waiting_of(tx, ids, deleted=True)
         schedule_history.record(
             tx, location, gone, Action.DELETED, reason, now, actor=actor, lost=lost
         )

@@ -244,6 +244,17 @@ def test_a_manual_change_reports_what_it_discards(world: MakeWorld) -> None:
         assert lines(here, name)[-1][1] == "manually; 1 waiting job with 2 events was discarded"
 
 
+def test_admitted_jobs_that_no_tick_has_requested_are_counted_as_lost(world: MakeWorld) -> None:
+    """A tick requests a hundred runs; then the schedule is renamed in the code."""
+    here = world([schedule("s", coalesce=False)])
+    for key in range(103):
+        here.feed.arrive("raw/a", str(key))
+    assert len(here.tick(1)) == 100
+    deploy(here, 2, schedule("t", coalesce=False))
+    _, reason = lines(here, "s")[-1]
+    assert reason == "no longer declared; 3 waiting jobs with 3 events were discarded"
+
+
 def delete_manually(here: World, seconds: float, name: str) -> None:
     with here.database.begin() as tx:
         location = locked(tx, "default", here.location)
