@@ -105,7 +105,7 @@ def rename(
     _rename_resources(tx, location, renamed)
     waiting = (jobs.c.location_id == location.id) & is_constrained
     tx.execute(sa.update(jobs).where(waiting).values(held_by=None, next_check_at=now))
-    store.index_again(tx, renamed)
+    store.index_again(tx, renamed, location.name)
 
 
 def listeners(tx: sa.Connection, location: Location) -> list[tuple[str, str]]:

@@ -292,12 +292,18 @@ class ScheduleStore:
         this = (stored.id, stored.name, stored.version)
         schedule_history.record(tx, location, [this], action, reason, now, actor=actor)
 
-    def index_again(self, tx: sa.Connection, location: Location) -> None:
-        """Rewrites the index of a location that was renamed."""
+    def index_again(self, tx: sa.Connection, location: Location, before: str) -> None:
+        """Rewrites the index of a location that was renamed; ``before`` is its former name."""
         stored = self.in_location(tx, location.id)
         mine = dialect.among(tx, schedule_keys.c.schedule_id, [old.id for old in stored])
         tx.execute(sa.delete(schedule_keys).where(mine))
         self._index(tx, location, [(old.id, old.schedule) for old in stored])
+        # Of a schedule that this version cannot read, the keys are all that is known.
+        own, key = f"run:{before}:", schedule_keys.c.event_key
+        others = (schedule_keys.c.location_id == location.id) & ~mine & resources.begins(key, own)
+        rest = sa.func.substr(key, len(own) + 1, type_=sa.Text)
+        renamed = sa.literal(f"run:{location.name}:") + rest
+        tx.execute(sa.update(schedule_keys).where(others).values(event_key=renamed))
 
     def count_from(
         self, tx: sa.Connection, location: Location, names: Sequence[str], at: datetime | None

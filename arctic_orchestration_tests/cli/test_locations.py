@@ -181,9 +181,15 @@ def test_runs_that_began_under_the_old_name_are_its_own(world: MakeWorld, arctic
     assert here.tick(63) == []
 
 
-def test_a_rename_moves_what_listens_to_its_own_runs(world: MakeWorld, arctic: Arctic) -> None:
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_rename_moves_what_listens_to_its_own_runs(
+    world: MakeWorld, arctic: Arctic, readable: bool
+) -> None:
     """The event key holds the location's name; who listens from elsewhere is named."""
     here = world("old", [daily()])
+    if not readable:
+        with here.database.begin() as tx:
+            tx.execute(sa.update(schedules).values(spec="{}"))
     listener = on.run(job="rollup", location="old")
     world("elsewhere", [Schedule(name="after", target="x", trigger=listener, enabled=True)])
     result = arctic("locations", "rename", "old", "new", "--yes")
