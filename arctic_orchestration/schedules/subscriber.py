@@ -286,8 +286,7 @@ class Subscriber:
         if match.leaf == 0 and match.stored.schedule.trigger.begins_with_tick:
             # What arrived before the tick waits for it without a timeout.
             deadline = self._now + match.stored.schedule.timeout
-            waits = job.state is JobState.WAITING_TRIGGER
-            check_at = deadline if waits else job.next_check_at
+            check_at = deadline if job.state is JobState.WAITING_TRIGGER else job.next_check_at
             self._queue.change(job, deadline_at=deadline, next_check_at=check_at)
             self._waiting.renew(job)
         if event.problem is not None:
