@@ -73,6 +73,12 @@ def restart(tx: sa.Connection, of: Iterable[tuple["StoredSchedule", int, datetim
         tx.execute(_RESTART, rows)
 
 
+def delivered(tx: sa.Connection, schedule_id: str) -> list[datetime]:
+    """Returns the newest tick that was delivered to each leaf of a schedule that had one."""
+    this = (timers.c.schedule_id == schedule_id) & timers.c.last_at.is_not(None)
+    return list(tx.execute(sa.select(timers.c.last_at).where(this)).scalars())
+
+
 def stop(tx: sa.Connection, schedule_id: str, *, but: Sequence[int] = ()) -> None:
     """Deletes the timers of a schedule, except those of some leaves."""
     these = (timers.c.schedule_id == schedule_id) & timers.c.leaf.not_in(but)

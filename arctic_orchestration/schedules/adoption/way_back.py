@@ -85,12 +85,14 @@ def _end(place: Place, instigator: Instigator, adoption: Adoption) -> None:
         if current is None or current.step is not Step.ADOPTED:
             return
         stored = place.stored(tx, location, adoption)
-        last = place.last_delivered(location)
+        last, at = place.last_delivered(location), now
         if stored is not None:
             this = schedules.c.id == stored.id
             tx.execute(sa.update(schedules).where(this).values(until_event=last))
+            # On a host whose clock is behind, ours has delivered a tick after now.
+            at = max([now, *timers.delivered(tx, stored.id)])
             timers.stop(tx, stored.id)
-        boundary = Boundary(at=now) if instigator.by_clock else Boundary(event=last)
+        boundary = Boundary(at=at) if instigator.by_clock else Boundary(event=last)
         if not (current.was.is_running or _was_enabled(stored, current)):
             boundary = Boundary()
         journal.note(tx, location, adoption.name, Step.ENDED, boundary, now)

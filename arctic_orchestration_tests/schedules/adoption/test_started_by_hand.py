@@ -23,6 +23,11 @@ def succeed(project: Project) -> str:
 
 def stop(project: Project, name: str) -> None:
     with project.at_now():
+        if project.remote.has_schedule(name):
+            schedule = project.remote.get_schedule(name)
+            origin = schedule.get_remote_origin()
+            project.instance.stop_schedule(origin.get_id(), schedule.selector_id, schedule)
+            return
         sensor = project.remote.get_sensor(name)
         origin = sensor.get_remote_origin()
         project.instance.stop_sensor(origin.get_id(), sensor.selector_id, sensor)

@@ -170,11 +170,12 @@ class ScheduleInstigator(_Stored):
         if state is None or state.status is not InstigatorStatus.STOPPED:
             return "Dagster started it again: it is stopped once more"
         data: Any = state.instigator_data
-        stopped = data.start_timestamp
-        if stopped is None:
-            # A person has stopped it meanwhile: it has not run since.
-            return Boundary(at=now)
-        return self._open() or Boundary(at=datetime.fromtimestamp(stopped, UTC))
+        # Without a moment, a user has stopped it meanwhile: it has not run since.
+        ended, tick = data.start_timestamp or now.timestamp(), self.latest_tick()
+        if tick is not None:
+            # It may lie after the stop, if the clock of this host is behind.
+            ended = max(ended, tick.timestamp)
+        return self._open() or Boundary(at=datetime.fromtimestamp(ended, UTC))
 
     def start(self, boundary: Boundary, status: Status, now: datetime) -> str | None:
         state = self.read()

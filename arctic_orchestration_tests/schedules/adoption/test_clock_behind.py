@@ -1,0 +1,54 @@
+"""The clock of the command's host is behind that of the daemon's: no tick has two runs."""
+
+from datetime import timedelta
+
+import pytest
+
+from arctic_orchestration_tests.schedules.adoption.project import Project
+from arctic_orchestration_tests.schedules.adoption.test_cut_over import (
+    HOUR,
+    MINUTE,
+    cut_over,
+    pass_after,
+)
+from arctic_orchestration_tests.schedules.adoption.test_started_by_hand import stop
+
+BEHIND = timedelta(minutes=5)
+
+
+@pytest.mark.parametrize("stopped_by_user", [False, True])
+def test_a_tick_that_dagster_has_evaluated_stays_with_dagster(
+    project: Project, stopped_by_user: bool
+) -> None:
+    """Dagster has run that of 11:00. At 11:02 the command's clock shows 10:57."""
+    project.start("hourly")
+    project.daemon_pass()
+    pass_after(project, 57 * MINUTE)
+    session = project.session()
+    session.clock = lambda: project.now - BEHIND
+    item = session.cut_over("hourly")
+    if stopped_by_user:
+        stop(project, "hourly")
+    assert session.forward(item) is None
+    pass_after(project, MINUTE)
+    assert project.owners("hourly_report") == {"Dagster": 1}
+    pass_after(project, HOUR)
+    assert project.owners("hourly_report") == {"Dagster": 1, "ours": 1}
+    session.close()
+
+
+def test_a_tick_that_ours_has_taken_stays_with_ours(project: Project) -> None:
+    """Ours has run that of 11:00. At 11:02 the command's clock shows 10:57."""
+    project.start("hourly")
+    project.daemon_pass()
+    cut_over(project, "hourly")[0].close()
+    pass_after(project, 57 * MINUTE)
+    session = project.session()
+    session.clock = lambda: project.now - BEHIND
+    item = session.find("hourly")
+    assert session.back(item) is None
+    pass_after(project, MINUTE)
+    assert project.owners("hourly_report") == {"ours": 1}
+    pass_after(project, HOUR)
+    assert project.owners("hourly_report") == {"ours": 1, "Dagster": 1}
+    session.close()
