@@ -117,6 +117,12 @@ class _Stored:
         kind = InstigatorType.SCHEDULE if is_schedule else InstigatorType.SENSOR
         self.instance.add_instigator_state(InstigatorState(self.origin, kind, status, data))
 
+    def _dagsters(self, status: Status) -> InstigatorStatus:
+        """Returns Dagster's status; one that runs by a default that was changed is started."""
+        if status is Status.RUNNING_BY_DEFAULT and not self.runs_by_default:
+            return InstigatorStatus.RUNNING
+        return next(theirs for theirs, ours in _STATUS.items() if ours is status)
+
     def hold(self, now: datetime) -> None:
         """Keeps one that is off from being evaluated if a user starts it; not a schedule."""
 
@@ -188,7 +194,7 @@ class ScheduleInstigator(_Stored):
             data = ScheduleInstigatorData(
                 self.definition.cron_schedule, (above + timedelta(seconds=1)).timestamp()
             )
-            self.write(state, _dagsters(status), data)
+            self.write(state, self._dagsters(status), data)
         return waits
 
     def _take_up_again(self, state: InstigatorState, now: datetime) -> str | None:
@@ -295,7 +301,7 @@ class SensorInstigator(_Stored):
             last_tick_success_timestamp=now.timestamp(),
         )
         # A user may have started it meanwhile; the fence kept it from being evaluated.
-        self.write(state, state.status if state and runs else _dagsters(status), began)
+        self.write(state, state.status if state and runs else self._dagsters(status), began)
         return None
 
     def unfence(self, now: datetime) -> None:
@@ -355,10 +361,6 @@ def run_status_cursor() -> tuple[Callable[[str | None], int | None], Callable[[i
 
     cursor: Any = RunStatusSensorCursor
     return read, lambda event_id: cursor(record_id=event_id).to_json()
-
-
-def _dagsters(status: Status) -> InstigatorStatus:
-    return next(theirs for theirs, ours in _STATUS.items() if ours is status)
 
 
 def is_fenced(data: Any, now: datetime) -> bool:

@@ -1,0 +1,90 @@
+"""The code is changed and deployed between the steps of an adoption."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from arctic_orchestration import Arctic, Schedule, on, request_of
+from arctic_orchestration_tests.schedules.adoption import lake
+from arctic_orchestration_tests.schedules.adoption.project import Project
+from arctic_orchestration_tests.schedules.adoption.test_cut_over import HOUR, cut_over, pass_after
+
+
+@contextmanager
+def deployed(project: Project, theirs: Any, ours: Sequence[Schedule] = ()) -> Iterator[Project]:
+    """The project with one schedule or sensor of Dagster, after the first pass of its daemon."""
+    is_schedule = isinstance(theirs, dg.ScheduleDefinition)
+    arctic = Arctic(schedules=list(ours), numbers_every=None, schedule_assets=False)
+    defs = dg.Definitions.merge(
+        dg.Definitions(
+            assets=[dg.AssetSpec(name) for name in lake.ASSETS],
+            jobs=[lake.hourly_report, lake.on_arrival],
+            schedules=[theirs] if is_schedule else [],
+            sensors=[] if is_schedule else [theirs],
+        ),
+        arctic.definitions(),
+    )
+    with project.patch.context() as patch:
+        patch.setattr(lake, "defs", defs)
+        made = Project(
+            instance=project.instance,
+            database=project.database,
+            module=project.module,
+            patch=project.patch,
+            now=project.now,
+        )
+    with closing(made):
+        made.daemon_pass()
+        yield made
+    project.now = made.now
+
+
+def _hourly(default: str) -> dg.ScheduleDefinition:
+    return dg.ScheduleDefinition(
+        name="hourly",
+        job=lake.hourly_report,
+        cron_schedule="0 * * * *",
+        default_status=dg.DefaultScheduleStatus(default),
+    )
+
+
+def _arrivals(default: str) -> dg.SensorDefinition:
+    @dg.asset_sensor(
+        name="arrivals",
+        asset_key=dg.AssetKey("raw"),
+        job=lake.on_arrival,
+        default_status=dg.DefaultSensorStatus(default),
+    )
+    def arrivals(context: dg.SensorEvaluationContext) -> dg.RunRequest:
+        return dg.RunRequest(run_key=context.cursor)
+
+    return arrivals
+
+
+@pytest.mark.parametrize(
+    ("make", "job", "runs"), [(_hourly, "hourly_report", 2), (_arrivals, "on_arrival", 1)]
+)
+def test_one_that_ran_by_a_default_that_was_changed_comes_back(
+    project: Project, make: Any, job: str, runs: int
+) -> None:
+    """It is off in the code now, as it was off in Dagster. The way back starts it all the same."""
+    name = make("RUNNING").name
+    ours = Schedule(
+        name="arrivals",
+        target="on_arrival",
+        trigger=on.partitions("raw"),
+        request=request_of(_arrivals("STOPPED")),
+    )
+    with deployed(project, make("RUNNING"), [ours]) as first:
+        cut_over(first, name)[0].close()
+    with deployed(project, make("STOPPED"), [ours]) as changed:
+        session = changed.session()
+        assert session.back(session.find(name)) is None
+        changed.arrive("raw")
+        for _ in range(2):
+            pass_after(changed, HOUR)
+        assert changed.owners(job) == {"Dagster": runs}
+        session.close()
