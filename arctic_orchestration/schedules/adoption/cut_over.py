@@ -19,7 +19,7 @@ from arctic_orchestration.schedules.adoption.place import Place
 from arctic_orchestration.schedules.discarded_jobs import with_discard
 from arctic_orchestration.schedules.location import Location, update
 from arctic_orchestration.schedules.schedule import Schedule
-from arctic_orchestration.schedules.stored_schedule import StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import Origin, StoredSchedule
 from arctic_orchestration.schedules.taken_events import store_events
 from arctic_orchestration.schedules.target_partitions import Deferred, Match
 from arctic_orchestration.state.tables import schedules
@@ -31,17 +31,24 @@ _COLLECTED = "it was collected before the schedule was adopted, while Dagster ma
 
 
 def prepare(
-    place: Place, instigator: Instigator, schedule: Schedule, *, shadowed: bool = False
+    place: Place,
+    instigator: Instigator,
+    schedule: Schedule,
+    *,
+    shadowed: bool = False,
+    hooked: bool = False,
 ) -> Adoption:
     """Begins an adoption, or returns the one that was begun before.
 
     The schedule is created, suspended. One of its name that exists, and is suspended, is taken as
     it is: it may have constraints, or be declared in code. ``shadowed``: it decides from now on,
-    beside Dagster's, and launches nothing; without, this ends.
+    beside Dagster's, and launches nothing; without, this ends. ``hooked``: it has a request hook,
+    which is called for a schedule of the code alone.
 
     Errors:
         TransitionRefused: the schedule exists and is enabled, or the adoption is on its way back,
-            or it is to be shadowed and is cut over already, or its schedule was deleted since.
+            or it is to be shadowed and is cut over already, or its schedule was deleted since, or
+            the schedule needs its hook and is none of the code.
         InvalidDefinition: the schedule does not fit to the code location.
     """
     status = instigator.status()
@@ -72,6 +79,7 @@ def prepare(
                 f"arctic adopt --back {instigator.name}"
             )
         if known is not None:
+            _refuse_without_hook(tx, place, location, known.schedule, hooked=hooked)
             shadow.end(tx, place, location, known, now)
             journal.note(tx, location, known.name, Step.PREPARED, Boundary(), now, was=status)
             return journal.find(tx, location, known.name) or known
@@ -91,6 +99,7 @@ def prepare(
             off = schedule.model_copy(update={"enabled": False})
             why = f"adopted from Dagster's {instigator.name}"
             control.apply(tx, store, location, [off], now, reason=why, actor=place.actor)
+        _refuse_without_hook(tx, place, location, schedule.name, hooked=hooked)
         adoption = Adoption(
             name=instigator.name,
             schedule=schedule.name,
@@ -102,6 +111,17 @@ def prepare(
         )
         journal.begin(tx, location, adoption)
         return adoption
+
+
+def _refuse_without_hook(
+    tx: sa.Connection, place: Place, location: Location, name: str, *, hooked: bool
+) -> None:
+    stored = control.stored_by_name(tx, place.state.store, location, name)
+    if hooked and stored.origin is not Origin.CODE:
+        raise TransitionRefused(
+            f"schedule {name} is not that of the code, whose function decides about each run. "
+            "Delete it if it exists, deploy the code, and let the dispatcher tick once"
+        )
 
 
 def advance(place: Place, instigator: Instigator, adoption: Adoption) -> str | None:

@@ -8,14 +8,18 @@ import dagster as dg
 import pytest
 
 from arctic_orchestration import Arctic, Schedule, on, request_of
+from arctic_orchestration.errors import TransitionRefused
+from arctic_orchestration.schedules import control
 from arctic_orchestration_tests.schedules.adoption import lake
 from arctic_orchestration_tests.schedules.adoption.project import Project
 from arctic_orchestration_tests.schedules.adoption.test_cut_over import HOUR, cut_over, pass_after
 
 
 @contextmanager
-def deployed(project: Project, theirs: Any, ours: Sequence[Schedule] = ()) -> Iterator[Project]:
-    """The project with one schedule or sensor of Dagster, after the first pass of its daemon."""
+def deployed(
+    project: Project, theirs: Any, ours: Sequence[Schedule] = (), *, passes: int = 1
+) -> Iterator[Project]:
+    """The project with one schedule or sensor of Dagster, after some passes of its daemon."""
     is_schedule = isinstance(theirs, dg.ScheduleDefinition)
     arctic = Arctic(schedules=list(ours), numbers_every=None, schedule_assets=False)
     defs = dg.Definitions.merge(
@@ -37,7 +41,8 @@ def deployed(project: Project, theirs: Any, ours: Sequence[Schedule] = ()) -> It
             now=project.now,
         )
     with closing(made):
-        made.daemon_pass()
+        for _ in range(passes):
+            made.daemon_pass()
         yield made
     project.now = made.now
 
@@ -87,4 +92,73 @@ def test_one_that_ran_by_a_default_that_was_changed_comes_back(
         for _ in range(2):
             pass_after(changed, HOUR)
         assert changed.owners(job) == {"Dagster": runs}
+        session.close()
+
+
+def _decided() -> dg.ScheduleDefinition:
+    @dg.schedule(
+        name="hourly",
+        job=lake.hourly_report,
+        cron_schedule="0 * * * *",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+    )
+    def decided() -> dg.SkipReason:
+        return dg.SkipReason("never")
+
+    return decided
+
+
+def _declared(theirs: dg.ScheduleDefinition) -> Schedule:
+    return Schedule(
+        name="hourly",
+        target="hourly_report",
+        trigger=on.cron("0 * * * *"),
+        request=request_of(theirs),
+    )
+
+
+@pytest.mark.parametrize("shadowed", [False, True])
+def test_what_is_declared_and_not_deployed_is_refused(project: Project, shadowed: bool) -> None:
+    """The command's code has the schedule with its function, the daemon's has neither."""
+    with deployed(project, _hourly("RUNNING")) as first:
+        session = first.session()
+        theirs = _decided()
+        (loaded,) = session.repositories
+        with deployed(project, theirs, [_declared(theirs)], passes=0) as changed:
+            session.repositories = [changed.repository]
+            with pytest.raises(TransitionRefused, match="hourly is not that of the code"):
+                session.cut_over("hourly", shadowed=shadowed)
+        session.repositories = [loaded]
+        assert session.find("hourly").adoption() is None
+        pass_after(first, HOUR)
+        assert first.owners("hourly_report") == {"Dagster": 1}
+        session.close()
+
+
+@pytest.mark.parametrize("was_shadowed", [False, True])
+def test_what_the_command_made_has_no_function(project: Project, was_shadowed: bool) -> None:
+    """The definition in Dagster got a function after its shadow, or after it was handed back while
+    a run worked."""
+    with deployed(project, _hourly("RUNNING")) as first:
+        session = first.session()
+        item = session.cut_over("hourly", shadowed=was_shadowed)
+        if not was_shadowed:
+            session.forward(item)
+            pass_after(first, HOUR)
+            assert session.back(item) is None
+        session.close()
+    theirs = _decided()
+    with deployed(project, theirs, [_declared(theirs)]) as changed:
+        session = changed.session()
+        with pytest.raises(TransitionRefused, match="hourly is not that of the code"):
+            session.cut_over("hourly")
+        assert changed.status("hourly") == "DECLARED_IN_CODE"
+        # What the error advises:
+        place, before = session.find("hourly").place, len(changed.runs())
+        with place.state.change() as (tx, location):
+            control.delete(tx, place.state.store, location, "hourly", changed.now)
+        pass_after(changed, HOUR)
+        cut_over(changed, "hourly")[0].close()
+        pass_after(changed, HOUR)
+        assert len(changed.runs()) == before
         session.close()

@@ -125,7 +125,13 @@ class Session:
         """
         item = self.check(name, approximate=approximate, shadowed=shadowed)
         assert item.drafted.schedule is not None
-        cut_over.prepare(item.place, item.instigator, item.drafted.schedule, shadowed=shadowed)
+        cut_over.prepare(
+            item.place,
+            item.instigator,
+            item.drafted.schedule,
+            shadowed=shadowed,
+            hooked=item.drafted.hook is not None,
+        )
         return item
 
     def check(self, name: str, *, approximate: bool, shadowed: bool) -> Item:
