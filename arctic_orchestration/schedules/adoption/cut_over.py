@@ -81,6 +81,11 @@ def prepare(
         if known is not None:
             _refuse_without_hook(tx, place, location, known.schedule, hooked=hooked)
             shadow.end(tx, place, location, known, now)
+            if known.created and made and made.version == 1 and made.name == schedule.name:
+                # Dagster's definition may be another one since. No user has changed ours.
+                off = schedule.model_copy(update={"enabled": False})
+                why = f"Dagster's {instigator.name} was changed"
+                control.apply(tx, store, location, [off], now, reason=why, actor=place.actor)
             journal.note(tx, location, known.name, Step.PREPARED, Boundary(), now, was=status)
             return journal.find(tx, location, known.name) or known
         other = journal.of_schedule(tx, location, schedule.name)

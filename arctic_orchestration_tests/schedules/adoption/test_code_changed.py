@@ -6,10 +6,12 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 
 from arctic_orchestration import Arctic, Schedule, on, request_of
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.schedules import control
+from arctic_orchestration.state.tables import timers
 from arctic_orchestration_tests.schedules.adoption import lake
 from arctic_orchestration_tests.schedules.adoption.project import Project
 from arctic_orchestration_tests.schedules.adoption.test_cut_over import HOUR, cut_over, pass_after
@@ -47,11 +49,11 @@ def deployed(
     project.now = made.now
 
 
-def _hourly(default: str) -> dg.ScheduleDefinition:
+def _hourly(default: str, cron: str = "0 * * * *") -> dg.ScheduleDefinition:
     return dg.ScheduleDefinition(
         name="hourly",
         job=lake.hourly_report,
-        cron_schedule="0 * * * *",
+        cron_schedule=cron,
         default_status=dg.DefaultScheduleStatus(default),
     )
 
@@ -162,3 +164,25 @@ def test_what_the_command_made_has_no_function(project: Project, was_shadowed: b
         pass_after(changed, HOUR)
         assert len(changed.runs()) == before
         session.close()
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_a_shadow_is_cut_over_to_what_dagster_has_run(project: Project, is_edited: bool) -> None:
+    """In shadow of an hourly tick at :00, which the code has moved to :30. A schedule that a user
+    has changed is taken as it is."""
+    with deployed(project, _hourly("RUNNING")) as first:
+        session = first.session()
+        item = session.cut_over("hourly", shadowed=True)
+        if is_edited:
+            edited = item.drafted.schedule
+            assert edited is not None
+            edited = edited.model_copy(update={"trigger": on.cron("45 * * * *"), "enabled": False})
+            with item.place.state.change() as (tx, location):
+                control.apply(tx, item.place.state.store, location, [edited], first.now)
+        session.close()
+    with deployed(project, _hourly("RUNNING", "30 * * * *")) as changed:
+        cut_over(changed, "hourly")[0].close()
+        with changed.database.read() as tx:
+            query = sa.select(timers.c.due_at).where(timers.c.leaf == 0)
+            (due,) = tx.execute(query).scalars()
+        assert f"{due:%H:%M}" == ("10:45" if is_edited else "10:30")
