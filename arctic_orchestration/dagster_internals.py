@@ -822,14 +822,14 @@ def constant_request(
     return dict(config(None)), dict(tags(None))  # type: ignore[misc]
 
 
-def sensor_resources(
-    sensor: dg.SensorDefinition, repository: dg.RepositoryDefinition
+def resources_needed(
+    instigator: dg.ScheduleDefinition | dg.SensorDefinition, repository: dg.RepositoryDefinition
 ) -> Mapping[str, Any]:
-    """Returns the resources of a repository that a sensor needs, and those that they need."""
+    """Returns the resources of a repository that a function needs, and those that they need."""
     from dagster._core.execution.resources_init import get_transitive_required_resource_keys
 
     every = repository.get_top_level_resources()
-    keys = get_transitive_required_resource_keys(sensor.required_resource_keys, every)
+    keys = get_transitive_required_resource_keys(instigator.required_resource_keys, every)
     return {key: every[key] for key in keys if key in every}
 
 
@@ -850,10 +850,12 @@ def asset_sensor_arguments(
 ) -> Mapping[str, Any]:
     """Returns the arguments of that function: by their names, as it declares them."""
     from dagster._core.definitions.asset_sensor_definition import get_asset_sensor_param_names
+    from dagster._core.definitions.resource_annotation import get_resource_args
 
-    names = get_asset_sensor_param_names(sensor._asset_materialization_fn)
+    function = sensor._asset_materialization_fn
+    names = get_asset_sensor_param_names(function)
     given = {names.context_param_name: context, names.event_log_entry_param_name: entry}
-    needed = {key: getattr(context.resources, key) for key in sensor.required_resource_keys}
+    needed = {one.name: getattr(context.resources, one.name) for one in get_resource_args(function)}
     return {**needed, **{name: value for name, value in given.items() if name is not None}}
 
 

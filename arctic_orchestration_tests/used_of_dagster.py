@@ -78,6 +78,7 @@ USED: dict[str, tuple[str, ...]] = {
         "_replace",
     ),
     "get_asset_sensor_param_names": ("(fn)",),
+    "get_resource_args": ("(fn)",),
     "get_transitive_required_resource_keys": ("(required_resource_keys resource_defs)",),
     "schedule_execution_time_iterator": ("(start_timestamp cron_schedule execution_timezone *)",),
     "InstigatorType": ("SENSOR",),

@@ -19,7 +19,7 @@ from arctic_orchestration.dagster_internals import (
     SensorInstigatorData,
     TickStatus,
     evaluate_sensor,
-    sensor_resources,
+    resources_needed,
 )
 from arctic_orchestration.event_log.escaping import escaped, is_storable
 from arctic_orchestration.event_log.event import Event, EventKind
@@ -133,7 +133,7 @@ class CodeSources:
             repository_name=self._repository.name,
             repository_def=self._repository,
             sensor_name=sensor.name,
-            resources=sensor_resources(sensor, self._repository),
+            resources=resources_needed(sensor, self._repository),
         ) as context:
             found = evaluate_sensor(sensor, context)
             cursor, skipped = context.cursor, None

@@ -1,5 +1,7 @@
 """The functions of Dagster's schedules and sensors decide here as they do in Dagster."""
 
+from typing import Any
+
 import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
@@ -8,7 +10,7 @@ from dagster_shared.record import replace
 from arctic_orchestration import Schedule, on, request_of
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.schedules.dagster.request_hooks import CodeHooks
-from arctic_orchestration.schedules.request_hooks import Question
+from arctic_orchestration.schedules.request_hooks import Answer, Question
 from arctic_orchestration_tests.schedules.adoption.project import LOCATION, START, Project
 from arctic_orchestration_tests.schedules.adoption.test_cut_over import (
     SECONDS,
@@ -59,6 +61,39 @@ both = dg.define_asset_job("both", selection=["first", "second"])
 KEYS = {"first": [dg.AssetKey("first")], "all": [dg.AssetKey("first"), dg.AssetKey("second")]}
 
 
+@dg.resource
+def url() -> str:
+    return "lake"
+
+
+@dg.resource(required_resource_keys={"url"})
+def database(context: dg.InitResourceContext) -> str:
+    return f"database of {context.resources.url}"
+
+
+def answer(definition: Any, *, by_clock: bool) -> Answer:
+    """What the function of a schedule or an asset sensor decides about a job."""
+    with dg.instance_for_test() as instance:
+        instance.report_runless_asset_event(dg.AssetMaterialization("raw"))
+        (record,) = instance.fetch_materializations(dg.AssetKey("raw"), limit=1).records
+        kind = EventKind.TICK if by_clock else EventKind.PARTITION
+        event = Event(kind=kind, subject="raw", at=START, storage_id=record.storage_id)
+        definitions = dg.Definitions(
+            assets=[first, second, dg.AssetSpec("raw")],
+            jobs=[both],
+            resources={"url": url, "database": database},
+        )
+        hook = request_of(definition)
+        declared = Schedule(name="some", target="both", trigger=on.cron("0 4 * * *"), request=hook)
+        hooks = CodeHooks([declared], lambda: instance, definitions.get_repository_def())
+        return hooks.ask(
+            Question(
+                schedule="some", job_id="1", satisfied_at=START, trigger="", partition_start=None,
+                partition_end=None, properties={}, run_config={}, tags={}, events=[event],
+            )
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize("chosen", ["first", "all"])
 @pytest.mark.parametrize("by_clock", [True, False])
 def test_a_part_of_the_assets_is_not_requested_as_all_of_them(by_clock: bool, chosen: str) -> None:
@@ -72,24 +107,25 @@ def test_a_part_of_the_assets_is_not_requested_as_all_of_them(by_clock: bool, ch
     def seen(context: dg.SensorEvaluationContext, entry: dg.EventLogEntry) -> dg.RunRequest:
         return dg.RunRequest(asset_selection=KEYS[chosen])
 
-    with dg.instance_for_test() as instance:
-        instance.report_runless_asset_event(dg.AssetMaterialization("raw"))
-        (record,) = instance.fetch_materializations(dg.AssetKey("raw"), limit=1).records
-        kind = EventKind.TICK if by_clock else EventKind.PARTITION
-        event = Event(kind=kind, subject="raw", at=START, storage_id=record.storage_id)
-        definitions = dg.Definitions(
-            assets=[first, second, dg.AssetSpec("raw")], jobs=[both], schedules=[some]
-        )
-        hook = request_of(some if by_clock else seen)
-        declared = Schedule(name="some", target="both", trigger=on.cron("0 4 * * *"), request=hook)
-        hooks = CodeHooks([declared], lambda: instance, definitions.get_repository_def())
-        answer = hooks.ask(
-            Question(
-                schedule="some", job_id="1", satisfied_at=START, trigger="", partition_start=None,
-                partition_end=None, properties={}, run_config={}, tags={}, events=[event],
-            )
-        )  # fmt: skip
+    found = answer(some if by_clock else seen, by_clock=by_clock)
     if chosen == "all":
-        assert answer.problem is None
+        assert found.problem is None
     else:
-        assert "asset_selection" in str(answer.problem)
+        assert "asset_selection" in str(found.problem)
+
+
+@pytest.mark.parametrize("by_clock", [True, False])
+def test_a_resource_of_a_function_may_need_another_one(by_clock: bool) -> None:
+    """As in Dagster, which builds that first."""
+
+    @dg.schedule(job=both, cron_schedule="0 4 * * *", required_resource_keys={"database"})
+    def at_four(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+        return dg.RunRequest(tags={"of": context.resources.database})
+
+    @dg.asset_sensor(asset_key=dg.AssetKey("raw"), job=both, required_resource_keys={"database"})
+    def seen(context: dg.SensorEvaluationContext, entry: dg.EventLogEntry) -> dg.RunRequest:
+        return dg.RunRequest(tags={"of": context.resources.database})
+
+    found = answer(at_four if by_clock else seen, by_clock=by_clock)
+    assert found.problem is None
+    assert found.tags["of"] == "database of lake"

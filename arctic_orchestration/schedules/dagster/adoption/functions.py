@@ -6,7 +6,11 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from arctic_orchestration.dagster_internals import asset_sensor_arguments, asset_sensor_function
+from arctic_orchestration.dagster_internals import (
+    asset_sensor_arguments,
+    asset_sensor_function,
+    resources_needed,
+)
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.event_log.run_moments import created_at
@@ -54,7 +58,7 @@ def _of_schedule(definition: dg.ScheduleDefinition) -> Hook:
             instance=context.instance,
             # As in Dagster, the function reads the clock of the schedule's zone.
             scheduled_execution_time=context.tick and context.tick.astimezone(zone),
-            resources=_resources(context, definition.required_resource_keys),
+            resources=resources_needed(definition, context.repository),
             repository_def=context.repository,
         ) as evaluation:
             found = definition.evaluate_tick(evaluation)
@@ -83,7 +87,7 @@ def _of_asset_sensor(sensor: dg.AssetSensorDefinition) -> Hook:
             cursor=str(first.storage_id - 1),
             repository_def=context.repository,
             sensor_name=sensor.name,
-            resources=_resources(context, sensor.required_resource_keys),
+            resources=resources_needed(sensor, context.repository),
         ) as evaluation:
             entry = records[0].event_log_entry
             returned = function(**asset_sensor_arguments(sensor, evaluation, entry))
@@ -112,7 +116,7 @@ def _of_run_status_sensor(sensor: dg.RunStatusSensorDefinition) -> Hook:
             dagster_event=records[0].event_log_entry.get_dagster_event(),
             dagster_instance=context.instance,
             dagster_run=run,
-            resources=_resources(context, sensor.required_resource_keys),
+            resources=resources_needed(sensor, context.repository),
             partition_key=event.partition,
             repository_def=context.repository,
         ) as evaluation:
@@ -120,11 +124,6 @@ def _of_run_status_sensor(sensor: dg.RunStatusSensorDefinition) -> Hook:
             return _of_sensor(sensor.name, decided, context)
 
     return hook
-
-
-def _resources(context: RequestContext, keys: Any) -> dict[str, Any]:
-    known = context.repository.get_top_level_resources()
-    return {key: known[key] for key in keys if key in known}
 
 
 def _first(context: RequestContext) -> Event:
