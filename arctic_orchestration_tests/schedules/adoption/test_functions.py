@@ -129,3 +129,17 @@ def test_a_resource_of_a_function_may_need_another_one(by_clock: bool) -> None:
     found = answer(at_four if by_clock else seen, by_clock=by_clock)
     assert found.problem is None
     assert found.tags["of"] == "database of lake"
+
+
+def test_no_job_is_the_first_tick_of_a_sensor() -> None:
+    """A function that skips that would skip each arrival."""
+
+    @dg.asset_sensor(asset_key=dg.AssetKey("raw"), job=both)
+    def seen(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if context.is_first_tick_since_sensor_start:
+            return dg.SkipReason("it begins")
+        return dg.RunRequest(tags={"of": str(context.repository_name)})
+
+    found = answer(seen, by_clock=False)
+    assert found.skipped is None
+    assert found.tags["of"] == "__repository__"

@@ -80,11 +80,16 @@ def _of_asset_sensor(sensor: dg.AssetSensorDefinition) -> Hook:
         ).records
         if not records:
             raise LookupError(f"event {event.storage_id} is no materialization in the log any more")
-        with dg.build_sensor_context(
+        with dg.SensorEvaluationContext(
+            None,
             instance=context.instance,
+            # Not its first tick, which a function may skip: before the first event it had others.
+            last_tick_completion_time=first.at.timestamp(),
+            last_run_key=None,
             # Often the run key: as in Dagster, it is below all that this run is for, and not
             # below what another run was for.
             cursor=str(first.storage_id - 1),
+            repository_name=context.repository.name,
             repository_def=context.repository,
             sensor_name=sensor.name,
             resources=resources_needed(sensor, context.repository),
