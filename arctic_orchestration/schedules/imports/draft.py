@@ -100,9 +100,13 @@ class Draft:
         if not coalesce:
             self.form["coalesce"] = False
         try:
-            Schedule.parse(self.form)
+            stored = Schedule.parse(self.form).to_form()
         except InvalidDefinition as error:
             self.refuse("; ".join(str(problem) for problem in error.problems))
+        else:
+            # Code may have kinds of text and of mappings that no file and no Python can show.
+            free = self.form.keys() & {"run_config", "tags"}
+            self.form |= {name: stored[name] for name in free}
 
     def to_json(self) -> dict[str, Any]:
         return {

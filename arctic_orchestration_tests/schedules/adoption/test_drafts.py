@@ -1,11 +1,14 @@
 """What schedules and sensors become: of partitioned jobs, and in zones whose clocks change."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 import dagster as dg
 import pytest
+import yaml
 
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.partitioning.windows import last_ended
@@ -196,6 +199,24 @@ def test_the_python_of_each_is_complete_with_its_imports() -> None:
         assert one.schedule is not None
         assert made.to_form() == one.schedule.to_form(), one.name
         assert (made.request is not None) == (one.hook is not None)
+
+
+class Mode(StrEnum):
+    FULL = "full"
+
+
+def test_what_is_printed_has_what_is_stored() -> None:
+    """The code has members of an enum and an ordered mapping; a file has text and plain ones."""
+    config = {"ops": OrderedDict({"step": {"config": {"mode": Mode.FULL}}})}
+    schedule = dg.ScheduleDefinition(
+        name="s", job=plain, cron_schedule="@daily", run_config=config, tags={"mode": Mode.FULL}
+    )
+    defs = dg.Definitions(jobs=[plain], schedules=[schedule])
+    (one,) = drafts_of(defs.get_repository_def(), NOW)
+    ((form,),) = yaml.safe_load(str(one.yaml)).values()
+    assert form["run_config"] == {"ops": {"step": {"config": {"mode": "full"}}}}
+    assert form["tags"] == {"mode": "full"}
+    assert "run_config={'ops': {'step': {'config': {'mode': 'full'}}}}" in str(one.python)
 
 
 def test_imports_are_those_that_are_used() -> None:
