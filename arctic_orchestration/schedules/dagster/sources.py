@@ -140,7 +140,7 @@ class CodeSources:
             requests: list[dg.RunRequest] = []
             for item in found:
                 if isinstance(item, dg.SensorResult):
-                    _apply(item, context)
+                    apply_changes(item, context.instance)
                     requests += item.run_requests or []
                     skipped = item.skip_reason.skip_message if item.skip_reason else skipped
                     cursor = item.cursor or cursor
@@ -210,23 +210,23 @@ class CodeSources:
         return replace(state, cursor=data.cursor, last_run_key=data.last_run_key)
 
 
-def _apply(result: dg.SensorResult, context: dg.SensorEvaluationContext) -> None:
+def apply_changes(result: dg.SensorResult, instance: dg.DagsterInstance) -> None:
     """Applies what else a result holds: its changes of partitions, which may be repeated.
 
-    Raises a ValueError for events: a repeated evaluation would store them twice.
+    Raises a ValueError for events: a repeated call would store them twice.
     """
     if result.asset_events:
         raise ValueError(
-            f"its result has {len(result.asset_events)} asset_events, which a source cannot have: "
-            "report them with context.instance.report_runless_asset_event"
+            f"its result has {len(result.asset_events)} asset_events, which a source or a request "
+            "hook cannot have: report them with context.instance.report_runless_asset_event"
         )
     for change in result.dynamic_partitions_requests or ():
         name, keys = change.partitions_def_name, list(change.partition_keys)
         if isinstance(change, dg.AddDynamicPartitionsRequest):
-            context.instance.add_dynamic_partitions(name, keys)
+            instance.add_dynamic_partitions(name, keys)
         else:
             for key in keys:
-                context.instance.delete_dynamic_partition(name, key)
+                instance.delete_dynamic_partition(name, key)
 
 
 def _event(sensor: dg.SensorDefinition, request: dg.RunRequest) -> Event:

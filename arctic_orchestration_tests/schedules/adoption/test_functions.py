@@ -1,5 +1,6 @@
 """The functions of Dagster's schedules and sensors decide here as they do in Dagster."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import dagster as dg
@@ -71,9 +72,15 @@ def database(context: dg.InitResourceContext) -> str:
     return f"database of {context.resources.url}"
 
 
-def answer(definition: Any, *, by_clock: bool) -> Answer:
+def answer(
+    definition: Any,
+    *,
+    by_clock: bool,
+    shadowed: bool = False,
+    instance: dg.DagsterInstance | None = None,
+) -> Answer:
     """What the function of a schedule or an asset sensor decides about a job."""
-    with dg.instance_for_test() as instance:
+    with nullcontext(instance) if instance else dg.instance_for_test() as instance:
         instance.report_runless_asset_event(dg.AssetMaterialization("raw"))
         (record,) = instance.fetch_materializations(dg.AssetKey("raw"), limit=1).records
         kind = EventKind.TICK if by_clock else EventKind.PARTITION
@@ -90,6 +97,7 @@ def answer(definition: Any, *, by_clock: bool) -> Answer:
             Question(
                 schedule="some", job_id="1", satisfied_at=START, trigger="", partition_start=None,
                 partition_end=None, properties={}, run_config={}, tags={}, events=[event],
+                shadowed=shadowed,
             )
         )  # fmt: skip
 
@@ -143,3 +151,30 @@ def test_no_job_is_the_first_tick_of_a_sensor() -> None:
     found = answer(seen, by_clock=False)
     assert found.skipped is None
     assert found.tags["of"] == "__repository__"
+
+
+@pytest.mark.parametrize("shadowed", [False, True])
+def test_dynamic_partitions_of_a_result_are_added(shadowed: bool) -> None:
+    """As Dagster adds them for its sensor. In shadow, Dagster alone does."""
+    files = dg.DynamicPartitionsDefinition(name="files")
+
+    @dg.asset_sensor(asset_key=dg.AssetKey("raw"), job=both)
+    def seen(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        add = files.build_add_request(["one"])
+        return dg.SensorResult([dg.RunRequest()], dynamic_partitions_requests=[add])
+
+    with dg.instance_for_test() as instance:
+        found = answer(seen, by_clock=False, shadowed=shadowed, instance=instance)
+        assert found.problem is None
+        assert instance.get_dynamic_partitions("files") == ([] if shadowed else ["one"])
+
+
+def test_a_result_with_events_fails_its_job() -> None:
+    """A crash before the decision is stored would lead to another call, and store them twice."""
+
+    @dg.asset_sensor(asset_key=dg.AssetKey("raw"), job=both)
+    def seen(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        events = [dg.AssetMaterialization("first")]
+        return dg.SensorResult([dg.RunRequest()], asset_events=events)
+
+    assert "1 asset_events" in str(answer(seen, by_clock=False).problem)

@@ -15,6 +15,7 @@ from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.event_log.run_moments import created_at
 from arctic_orchestration.schedules.dagster.request_hooks import RequestContext
+from arctic_orchestration.schedules.dagster.sources import apply_changes
 from arctic_orchestration.schedules.launch_requests import SCHEDULE_TAG
 from arctic_orchestration.schedules.request_hooks import ADOPTED_KEY_TAG
 
@@ -143,11 +144,13 @@ def _last(context: RequestContext, kind: EventKind) -> Event:
     return max(found, key=lambda event: event.storage_id)
 
 
-def _flat(returned: Any) -> Iterator[object]:
-    """Yields the requests and reasons of a result of any form."""
+def _flat(returned: Any, context: RequestContext) -> Iterator[object]:
+    """Yields the requests and reasons of a result of any form, and applies its other changes."""
     if returned is None:
         return
     if isinstance(returned, dg.SensorResult):
+        if not context.shadowed:
+            apply_changes(returned, context.instance)
         yield from returned.run_requests or ()
         if returned.skip_reason is not None:
             yield returned.skip_reason
@@ -155,11 +158,11 @@ def _flat(returned: Any) -> Iterator[object]:
         yield returned
     else:
         for one in returned:
-            yield from _flat(one)
+            yield from _flat(one, context)
 
 
 def _decided(sensor: Any, returned: Any, context: RequestContext) -> list[object]:
-    return [_of_all(one, sensor.targets[0].job_name, context) for one in _flat(returned)]
+    return [_of_all(one, sensor.targets[0].job_name, context) for one in _flat(returned, context)]
 
 
 def _of_all(one: Any, job: str, context: RequestContext) -> Any:
