@@ -71,22 +71,24 @@ def prepare(
                 f"schedule {known.schedule}, to which {instigator.name} was cut over, was deleted: "
                 f"hand it back first, with arctic adopt --back {instigator.name}"
             )
-        if known is not None and shadowed is (known.step is Step.SHADOWED):
-            return known
-        if known is not None and shadowed:
+        if known is not None and shadowed and known.step is not Step.SHADOWED:
             raise TransitionRefused(
                 f"{instigator.name} is cut over already ({known.step}): hand it back first, with "
                 f"arctic adopt --back {instigator.name}"
             )
+        if known is not None and (shadowed or known.step is Step.ADOPTED):
+            return known
         if known is not None:
             _refuse_without_hook(tx, place, location, known.schedule, hooked=hooked)
-            shadow.end(tx, place, location, known, now)
             if known.created and made and made.version == 1 and made.name == schedule.name:
                 # Dagster's definition may be another one since. No user has changed ours.
                 off = schedule.model_copy(update={"enabled": False})
                 why = f"Dagster's {instigator.name} was changed"
                 control.apply(tx, store, location, [off], now, reason=why, actor=place.actor)
-            journal.note(tx, location, known.name, Step.PREPARED, Boundary(), now, was=status)
+            shadow.end(tx, place, location, known, now)
+            if known.step is Step.SHADOWED or (known.step is Step.PREPARED and status.is_running):
+                # It may have been off when the cut-over was prepared.
+                journal.note(tx, location, known.name, Step.PREPARED, Boundary(), now, was=status)
             return journal.find(tx, location, known.name) or known
         other = journal.of_schedule(tx, location, schedule.name)
         if other is not None:

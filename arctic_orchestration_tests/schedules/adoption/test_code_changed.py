@@ -166,13 +166,16 @@ def test_what_the_command_made_has_no_function(project: Project, was_shadowed: b
         session.close()
 
 
+@pytest.mark.parametrize("shadowed", [False, True])
 @pytest.mark.parametrize("is_edited", [False, True])
-def test_a_shadow_is_cut_over_to_what_dagster_has_run(project: Project, is_edited: bool) -> None:
-    """In shadow of an hourly tick at :00, which the code has moved to :30. A schedule that a user
-    has changed is taken as it is."""
+def test_the_cut_over_is_to_what_dagster_has_run(
+    project: Project, is_edited: bool, shadowed: bool
+) -> None:
+    """In shadow of an hourly tick at :00, which the code has moved to :30, or prepared before that
+    by a command that was killed. A schedule that a user has changed is taken as it is."""
     with deployed(project, _hourly("RUNNING")) as first:
         session = first.session()
-        item = session.cut_over("hourly", shadowed=True)
+        item = session.cut_over("hourly", shadowed=shadowed)
         if is_edited:
             edited = item.drafted.schedule
             assert edited is not None

@@ -56,3 +56,18 @@ def test_a_schedule_is_not_enabled_before_its_cut_over_has_ended(project: Projec
         pass_after(project, SECONDS)
     assert partitions_run(project) == [("first", "ours"), ("second", "ours")]
     session.close()
+
+
+def test_one_that_a_user_starts_before_its_cut_over_goes_on_is_begun(project: Project) -> None:
+    """It was off, and the command was killed before it had done more than to prepare."""
+    project.daemon_pass()
+    session = project.session()
+    session.cut_over("arrivals")
+    project.start("arrivals")
+    project.daemon_pass()
+    assert session.forward(session.cut_over("arrivals")) is None
+    project.arrive("raw", "once")
+    for _ in range(2):
+        pass_after(project, SECONDS)
+    assert partitions_run(project) == [("once", "ours")]
+    session.close()
