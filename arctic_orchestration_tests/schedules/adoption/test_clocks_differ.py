@@ -1,9 +1,10 @@
-"""The clock of the command's host is behind that of the daemon's: no tick has two runs."""
+"""The clock of the command's host differs from that of the daemon's: each tick has one run."""
 
 from datetime import timedelta
 
 import pytest
 
+from arctic_orchestration.state import dialect
 from arctic_orchestration_tests.schedules.adoption.project import Project
 from arctic_orchestration_tests.schedules.adoption.test_cut_over import (
     HOUR,
@@ -51,4 +52,22 @@ def test_a_tick_that_ours_has_taken_stays_with_ours(project: Project) -> None:
     assert project.owners("hourly_report") == {"ours": 1}
     pass_after(project, HOUR)
     assert project.owners("hourly_report") == {"ours": 1, "Dagster": 1}
+    session.close()
+
+
+def test_no_tick_is_run_before_its_time(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is 10:35, by the daemon's clock and by the database's. The command's clock shows 11:05."""
+    monkeypatch.setattr(dialect, "database_time", lambda _: project.now)
+    project.start("hourly")
+    project.daemon_pass()
+    cut_over(project, "hourly")[0].close()
+    pass_after(project, 30 * MINUTE)
+    session = project.session()
+    session.clock = lambda: project.now + 30 * MINUTE
+    item = session.find("hourly")
+    assert session.back(item) is None
+    pass_after(project, MINUTE)
+    assert project.runs() == []
+    pass_after(project, 30 * MINUTE)
+    assert project.owners("hourly_report") == {"Dagster": 1}
     session.close()
