@@ -58,9 +58,9 @@ def _hourly(default: str, cron: str = "0 * * * *") -> dg.ScheduleDefinition:
     )
 
 
-def _arrivals(default: str) -> dg.SensorDefinition:
+def _arrivals(default: str, name: str = "arrivals") -> dg.SensorDefinition:
     @dg.asset_sensor(
-        name="arrivals",
+        name=name,
         asset_key=dg.AssetKey("raw"),
         job=lake.on_arrival,
         default_status=dg.DefaultSensorStatus(default),
@@ -189,3 +189,22 @@ def test_the_cut_over_is_to_what_dagster_has_run(
             query = sa.select(timers.c.due_at).where(timers.c.leaf == 0)
             (due,) = tx.execute(query).scalars()
         assert f"{due:%H:%M}" == ("10:45" if is_edited else "10:30")
+
+
+def test_a_schedule_that_became_a_sensor_comes_back(project: Project) -> None:
+    """Under its name: the sensor begins where ours ended."""
+    with deployed(project, _hourly("RUNNING")) as first:
+        cut_over(first, "hourly")[0].close()
+        pass_after(first, HOUR)
+        first.arrive("raw")
+    with deployed(project, _arrivals("STOPPED", "hourly")) as changed:
+        session = changed.session()
+        item = session.find("hourly")
+        assert session.back(item) is None
+        assert item.adoption() is None
+        changed.arrive("raw")
+        for _ in range(2):
+            pass_after(changed, HOUR)
+        assert changed.owners("hourly_report") == {"ours": 1}
+        assert changed.owners("on_arrival") == {"Dagster": 1}
+        session.close()

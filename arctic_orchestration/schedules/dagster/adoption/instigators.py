@@ -40,7 +40,7 @@ there is any, and a run status sensor begins at the present.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import dagster as dg
 
@@ -86,6 +86,7 @@ class _Stored:
     instance: dg.DagsterInstance
     origin: RemoteInstigatorOrigin
     runs_by_default: bool
+    kind: ClassVar[InstigatorType]
 
     @property
     def name(self) -> str:
@@ -96,7 +97,9 @@ class _Stored:
         return self.origin.get_selector().get_id()
 
     def read(self) -> InstigatorState | None:
-        return self.instance.get_instigator_state(self.origin.get_id(), self._selector)
+        state = self.instance.get_instigator_state(self.origin.get_id(), self._selector)
+        # The code may have had a schedule by the name of this sensor, or the reverse.
+        return state if state is not None and state.instigator_type is self.kind else None
 
     def status(self) -> Status:
         """Returns whether Dagster evaluates it."""
@@ -113,9 +116,9 @@ class _Stored:
         if state is not None:
             self.instance.update_instigator_state(state.with_status(status).with_data(data))
             return
-        is_schedule = isinstance(data, ScheduleInstigatorData)
-        kind = InstigatorType.SCHEDULE if is_schedule else InstigatorType.SENSOR
-        self.instance.add_instigator_state(InstigatorState(self.origin, kind, status, data))
+        if self.instance.get_instigator_state(self.origin.get_id(), self._selector) is not None:
+            self.instance.delete_instigator_state(self.origin.get_id(), self._selector)
+        self.instance.add_instigator_state(InstigatorState(self.origin, self.kind, status, data))
 
     def _dagsters(self, status: Status) -> InstigatorStatus:
         """Returns Dagster's status; one that runs by a default that was changed is started."""
@@ -150,6 +153,7 @@ class ScheduleInstigator(_Stored):
 
     definition: dg.ScheduleDefinition
     retries: int = 0
+    kind = InstigatorType.SCHEDULE
     by_clock = True
 
     def stop(self, clock: Callable[[], datetime]) -> str | None:
@@ -249,6 +253,7 @@ class SensorInstigator(_Stored):
     write_cursor: Callable[[int], str]
     #: whether it evaluates each event by itself
     one_by_one: bool = False
+    kind = InstigatorType.SENSOR
     by_clock = False
 
     def stop(self, clock: Callable[[], datetime]) -> str | None:

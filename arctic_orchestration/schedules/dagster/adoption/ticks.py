@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from arctic_orchestration.dagster_internals import InstigatorTick, InstigatorType, TickStatus
+from arctic_orchestration.dagster_internals import InstigatorTick, TickStatus
 from arctic_orchestration.schedules.adoption.comparison import Decision, Outcome, Request, Theirs
 from arctic_orchestration.schedules.adoption.journal import Adoption
 from arctic_orchestration.schedules.dagster.adoption.instigators import (
@@ -33,8 +33,7 @@ def decided(
 
     Dagster deletes ticks in time, and we delete jobs: what is older is not compared.
     """
-    kind = InstigatorType.SCHEDULE if instigator.by_clock else InstigatorType.SENSOR
-    days = instigator.instance.get_tick_retention_settings(kind).values()
+    days = instigator.instance.get_tick_retention_settings(instigator.kind).values()
     kept = min([KEEP - timedelta(days=1), *(timedelta(days=one) for one in days if one > 0)])
     is_whole = adoption.at >= now - kept
     since = adoption.at - _MARGIN if is_whole else now - kept
