@@ -1,7 +1,11 @@
 """Two of something that an adoption takes for one."""
 
+from dataclasses import replace
+
 import pytest
 import sqlalchemy as sa
+from dagster._core.remote_origin import InProcessCodeLocationOrigin
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.schedules.adoption import cut_over as cut_over_steps
@@ -37,4 +41,21 @@ def test_two_of_dagsters_do_not_become_one_schedule(project: Project) -> None:
     with pytest.raises(TransitionRefused, match="hourly is that of Dagster's hourly"):
         cut_over_steps.prepare(twice.place, twice.instigator, hourly.drafted.schedule)
     assert twice.adoption() is None
+    session.close()
+
+
+@pytest.mark.parametrize("names", [[], ["hourly"]])
+def test_what_is_in_shadow_is_compared_though_another_location_has_its_name(
+    project: Project, names: list[str]
+) -> None:
+    """The same code is deployed a second time, where nothing is adopted."""
+    project.start("hourly")
+    project.daemon_pass()
+    session = project.session()
+    session.cut_over("hourly", shadowed=True)
+    code = LoadableTargetOrigin(module_name=project.module)
+    origin = InProcessCodeLocationOrigin(code, location_name="elsewhere")
+    session.repositories = [project.repository, replace(project.repository, origin=origin)]
+    ((item, _),) = session.shadows(names)
+    assert item.instigator.status().is_running
     session.close()

@@ -97,7 +97,9 @@ class Session:
         if len(found) > 1:
             places = ", ".join(repository.owner for repository, _ in found)
             raise TransitionRefused(f"{name} is in {places}: choose one, with --location")
-        ((repository, drafted),) = found
+        return self._item(*found[0])
+
+    def _item(self, repository: LoadedRepository, drafted: Drafted) -> Item:
         return Item(
             drafted=drafted,
             instigator=repository.instigator(self.instance, drafted),
@@ -184,16 +186,17 @@ class Session:
         """
         with self.database.read() as tx:
             known = steps(tx, self.cluster)
+        # Objects of several code locations may have one name.
         found = [
-            one.name
+            (repo, one)
             for repo in self.repositories
             for one in repo.drafts
             if known.get((repo.owner, one.name)) == Step.SHADOWED
         ]
         for name in names:
-            if name not in found:
+            if name not in {one.name for _, one in found}:
                 raise NotFound(f"{name} is not in shadow: see arctic adopt --shadow {name}")
-        items = [self.find(name) for name in names or found]
+        items = [self._item(*pair) for pair in found if not names or pair[1].name in names]
         return [(item, adoption) for item in items if (adoption := item.adoption()) is not None]
 
     def compare(self, item: Item, adoption: Adoption) -> Comparison:
