@@ -162,6 +162,8 @@ class RunReconciler:
         mine = row.owner == submission.owner and row.token == submission.token
         spec = definitions.spec_of(tx, submission.task, submission.cluster, submission.location)
         begun = row.begun_at is not None
+        # Whatever the code declares by now: an op of a job has begun, and the job never does.
+        of_job = submission.state is SubmissionState.RUNNING and not begun
         late = row.expires_at is None or row.expires_at <= now
         ended = run is not None and run.status is not None and run.status.ended
         if not mine:
@@ -169,7 +171,8 @@ class RunReconciler:
             return "lost"
         if run is not None and ended:
             # The run of a job never begins as a task, and goes on without the database.
-            silent = late and (begun or (spec is not None and spec.kind == "asset"))
+            is_asset = spec is not None and spec.kind == "asset" and not of_job
+            silent = late and (begun or is_asset)
             return self._run_ended(tx, submission, run, spec, why, begun=begun, silent=silent)
         if begun and run is not None and self._is_to_be_retried(tx, submission, now):
             return "renewed"
@@ -190,7 +193,7 @@ class RunReconciler:
         if run is not None and submission.run_id is None:
             seen["run_id"] = run.run_id
             submissions.update(tx, submission.id, run_id=run.run_id)
-        if submission.deadline_at is None and _is_to_begin(run, spec):
+        if submission.deadline_at is None and not of_job and _is_to_begin(run, spec):
             # By the database's time: Dagster's moments come from the clocks of the processes.
             submissions.update(tx, submission.id, deadline_at=now + BEGINS_WITHIN)
         out.renew(tx, submission, **seen)

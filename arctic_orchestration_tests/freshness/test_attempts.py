@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness.run_requests import TOKEN_TAG
+from arctic_orchestration.freshness.run_start import step_begun
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
 from arctic_orchestration_tests.freshness.imagined import Place, Run, World, spec
@@ -231,3 +233,25 @@ def test_a_run_that_raised_and_never_ends_is_silent_after_an_hour(world: World) 
     east.tick()
     assert world.again(submission).reason.startswith(f"run {run.run_id} was silent until")
     assert len(east.runs.known) == 2
+
+
+def test_the_run_of_a_job_that_becomes_an_asset_meanwhile_goes_on(world: World) -> None:
+    """It never begins as an asset does; its op works for 20 minutes, and the task is made once."""
+    east = world.place(spec("report", kind="job", retries=1))
+    (submission,) = east.submit("report")
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.STARTED)
+    problem = step_begun(
+        world.state, submission=submission.id, token=int(run.tags[TOKEN_TAG]), run_id=run.run_id,
+        outcomes=world.outcomes,
+    )  # fmt: skip
+    assert problem is None
+    east.deployed([spec("report", retries=1)])
+    for _ in range(40):
+        world.clock.passes(seconds=30)
+        east.tick()
+    assert list(east.runs.known) == [run.run_id]
+    east.runs.becomes(run.run_id, RunStatus.SUCCESS)
+    east.tick()
+    assert world.state_of(submission) is SubmissionState.SUCCEEDED
