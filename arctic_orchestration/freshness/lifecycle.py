@@ -106,6 +106,7 @@ class Lifecycle:
     _trouble: str | None = field(default=None, init=False)
     _tried_at: datetime | None = field(default=None, init=False)
     _was_away: bool = field(default=False, init=False)
+    _followed: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._outcomes = Outcomes(life=self.life, time=self.time)
@@ -124,6 +125,9 @@ class Lifecycle:
         """
         counts: Counter[str] = Counter()
         now = self._register(counts)
+        if not self._followed:
+            waits.follow(self.database, self.cluster, self.location, now)
+            self._followed = True
         self._reconciler.reconcile(self.runs, counts, steady.monotonic() + _TICK_SECONDS)
         self._look_at_due(counts)
         requests = self._run_requests()
@@ -170,6 +174,7 @@ class Lifecycle:
                 counts["unregistered"] += done.removed
                 self._trouble = str(done.problem) if done.problem is not None else None
                 self._tried_at = now if done.problem is not None else None
+                self._followed = False
             definitions.ticked(tx, self.cluster, self.location, now, self.storage_id)
             counts["pruned"] += retention.prune(tx, now)
         self._was_away = away

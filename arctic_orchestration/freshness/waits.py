@@ -1,4 +1,7 @@
-"""What a submission waits for, as rows: the end of any of them wakes it."""
+"""What a submission waits for, as rows: the end of any of them wakes it.
+
+A change of its location's definitions does too.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,7 +13,13 @@ from arctic_orchestration.freshness.decision import Decision
 from arctic_orchestration.freshness.definitions import RegisteredLocation
 from arctic_orchestration.freshness.status import Step
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
-from arctic_orchestration.state.freshness_tables import is_live, task_submissions, task_waits
+from arctic_orchestration.state.database import Database
+from arctic_orchestration.state.freshness_tables import (
+    is_live,
+    task_definitions,
+    task_submissions,
+    task_waits,
+)
 
 
 def note(
@@ -91,6 +100,52 @@ def extend(tx: sa.Connection, place: RegisteredLocation, now: datetime) -> None:
         tx.execute(_EXTENDED, extended)
 
 
+def follow(database: Database, cluster: str, location: str, now: datetime) -> None:
+    """Applies changed definitions of a location to its live submissions; repeatable.
+
+    They use slots of the batch to which their task belongs now, also while it runs; and those that
+    wait are checked again.
+
+    Args:
+        database: the state database. The transaction is one of its own: a registration has locked
+            the location, and submissions come first.
+        cluster: the cluster of the location.
+        location: the code location.
+        now: the moment.
+    """
+    row, spec = task_submissions.c, task_definitions.c
+    same = (spec.task == row.task, spec.cluster == row.cluster, spec.location == row.location)
+    batch = sa.case((spec.task.is_(None), row.batch), else_=spec.batch)
+    news = spec.task.is_(None) | batch.is_distinct_from(row.batch)
+    # Each check writes the moment of the state.
+    news |= spec.declared_at >= row.state_at
+    query = (
+        sa.select(row.id, batch.label("batch"))
+        .outerjoin(task_definitions, sa.and_(*same))
+        .where(row.cluster == cluster, row.location == location, is_live, news)
+        .order_by(row.id)
+        .with_for_update(of=task_submissions)
+    )
+    with database.begin() as tx:
+        found = [{"of": one.id, "in": one.batch, "now": now} for one in tx.execute(query)]
+        if found:
+            tx.execute(_FOLLOWS, found)
+
+
+_FOLLOWS = (
+    sa.update(task_submissions)
+    .where(task_submissions.c.id == sa.bindparam("of"))
+    .values(
+        batch=sa.bindparam("in"),
+        next_check_at=sa.case(
+            (
+                task_submissions.c.state == SubmissionState.WAITING.value,
+                sa.bindparam("now", type_=task_submissions.c.next_check_at.type),
+            ),
+            else_=task_submissions.c.next_check_at,
+        ),
+    )
+)
 _EXTENDED = (
     sa.update(task_submissions)
     .where(task_submissions.c.id == sa.bindparam("of"))

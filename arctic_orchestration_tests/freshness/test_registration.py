@@ -6,7 +6,8 @@ import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import ConfigurationError
-from arctic_orchestration.freshness.definitions import definitions
+from arctic_orchestration.freshness.criteria import TaskSpec
+from arctic_orchestration.freshness.definitions import definitions, register
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration.state.freshness_tables import task_definitions
 from arctic_orchestration_tests.freshness.imagined import Place, World, spec
@@ -145,3 +146,43 @@ def test_a_definition_of_another_version_does_not_keep_others_from_registering(
     (submission,) = east.submit("b")
     assert world.run_all() == ["b"]
     assert world.state_of(submission) is SubmissionState.SUCCEEDED
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["", "the process dies after registering"])
+def test_a_batch_that_is_renamed_keeps_its_limit(world: World, *, dies: bool) -> None:
+    """Two of its six tasks run at once: those that began under the former name count."""
+    names = ["a", "b", "c", "d", "e", "f"]
+
+    def batch(name: str) -> list[TaskSpec]:
+        return [spec(task, batch=name, concurrency=2) for task in names]
+
+    east = world.place(*batch("night"))
+    east.submit("night")
+    for _ in range(2):
+        east.tick()
+        world.clock.passes(seconds=11)
+    if dies:
+        with world.state.begin() as tx:
+            register(tx, east.cluster, east.location, batch("evening"), world.clock.now)
+    east.deployed(batch("evening"))
+    for _ in range(2):
+        east.tick()
+        world.clock.passes(minutes=2)
+    assert [run.request.task for run in east.waiting_runs()] == ["a", "b"]
+    east.make(east.waiting_runs()[0])
+    east.tick()
+    assert [run.request.task for run in east.waiting_runs()] == ["b", "c"]
+
+
+def test_what_waits_is_checked_when_its_definition_changes(world: World) -> None:
+    """Else it would wait for ten minutes: its parent is its own location's, whose end wakes it."""
+    east = world.place(spec("parent"), spec("child", ["parent"]), spec("gone", ["parent"]))
+    (child,), (gone,) = east.submit("child"), east.submit("gone")
+    for _ in range(2):
+        east.tick()
+        world.clock.passes(seconds=11)
+    assert world.state_of(child) is SubmissionState.WAITING
+    east.deployed([spec("parent"), spec("child")])
+    east.tick()
+    assert world.state_of(child) is SubmissionState.ACQUIRED
+    assert world.state_of(gone) is SubmissionState.FAILED
