@@ -86,10 +86,12 @@ class ConsumerEngine:
                 # Read before the consumer exists: arrivals in between are delivered.
                 position = self.feed.end().to_json()
             with self.database.begin() as tx:
+                now = self.time(tx)
                 made = store.register(
-                    tx, self.spec, self.cluster, storage_id=storage_id, position=position,
-                    now=self.time(tx),
-                )  # fmt: skip
+                    tx, self.spec, self.cluster, storage_id=storage_id, position=position, now=now
+                )
+                if known is not None and made is not None and made.until not in (None, known.until):
+                    working_set.end_at(tx, made.id, made.until, now)
             if made is not None:
                 return made
 

@@ -158,7 +158,9 @@ def register(
     declared["storage_id"] = storage_id
     if {name: getattr(one, name) for name in declared} != declared:
         _check_end(locked(tx, one.id), spec)
-        tx.execute(sa.update(consumers).where(consumers.c.id == one.id).values(declared))
+        # A read in progress has the old moment of its end.
+        values = {**declared, "version": consumers.c.version + 1}
+        tx.execute(sa.update(consumers).where(consumers.c.id == one.id).values(values))
         one = by_name(tx, cluster, spec.name)
     return one
 

@@ -217,6 +217,32 @@ def keep(
     return dict.fromkeys(late, reason)
 
 
+def end_at(tx: sa.Connection, consumer_id: int, until: datetime, now: datetime) -> None:
+    """Removes arrivals at a moment or later: the consumer ends there now, and ended later.
+
+    What was acknowledged before such an arrival is acknowledged again. Arrivals that are leased are
+    delivered to the end, and so are those that began before the moment.
+
+    Args:
+        tx: the transaction, which has locked the consumer's row.
+        consumer_id: the consumer.
+        until: the moment.
+        now: the present moment.
+    """
+    col = consumer_partitions.c
+    mine, waits = col.consumer_id == consumer_id, col.state != PartitionState.LEASED.value
+    left = (mine, waits, col.state != PartitionState.ACKNOWLEDGED.value, col.first_at >= until)
+    done = {
+        "state": PartitionState.ACKNOWLEDGED.value, "state_at": now, "attempts": 0,
+        "not_before": None, "reason": "", "held": False,
+    }  # fmt: skip
+    update = sa.update(consumer_partitions)
+    tx.execute(update.where(*left, col.acknowledged_at.is_not(None)).values(done))
+    tx.execute(sa.delete(consumer_partitions).where(*left))
+    none = {name: None for name in _FIELDS if name.startswith("next_")}
+    tx.execute(update.where(mine, ~waits, col.next_first_at >= until).values(none))
+
+
 def waiting(tx: sa.Connection, consumer_id: int, now: datetime) -> int:
     """Returns how many partitions can be taken: not resting, and not held."""
     col = consumer_partitions.c
