@@ -184,7 +184,9 @@ class Running:
     def _wake(self) -> None:
         try:
             with self.database.begin() as tx:
-                wake(tx, self.submission.task, self.submission.batch, self.outcomes.time(tx))
+                # Its task may have moved to another batch since it began.
+                present = submissions.by_id(tx, self.submission.id) or self.submission
+                wake(tx, present.task, present.batch, self.outcomes.time(tx))
         except Exception as error:
             # Waiting submissions recheck by themselves.
             _log.warning(

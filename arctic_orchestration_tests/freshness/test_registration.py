@@ -1,6 +1,7 @@
 """What locations declare, as rows: whole, or not at all."""
 
 import threading
+from contextlib import ExitStack
 
 import pytest
 import sqlalchemy as sa
@@ -186,3 +187,24 @@ def test_what_waits_is_checked_when_its_definition_changes(world: World) -> None
     east.tick()
     assert world.state_of(child) is SubmissionState.ACQUIRED
     assert world.state_of(gone) is SubmissionState.FAILED
+
+
+def test_a_run_that_began_under_the_former_name_of_its_batch_frees_its_slot(world: World) -> None:
+    """At once: the next check would be a day later."""
+
+    def batch(name: str) -> list[TaskSpec]:
+        return [spec(task, batch=name, concurrency=1, recheck="1d") for task in ("a", "b")]
+
+    east = world.place(*batch("night"))
+    east.submit("night")
+    east.tick()
+    with ExitStack() as stack:
+        (run,) = east.waiting_runs()
+        running = east.begin(run, stack)
+        east.deployed(batch("evening"))
+        for _ in range(2):
+            east.tick()
+            world.clock.passes(seconds=11)
+        running.publish()
+    east.tick()
+    assert [run.request.task for run in east.waiting_runs()] == ["b"]
