@@ -325,11 +325,28 @@ def _is_its(submission: Submission, run: RunView) -> bool:
 
 
 def _of_attempt(submission: Submission, runs: Sequence[RunView]) -> RunView | None:
-    """Returns the run of the present attempt; a re-execution by a person is another run."""
-    for run in runs:
-        if run.tags.get(RUN_KEY_TAG) == submission.run_key and PARENT_TAG not in run.tags:
-            return run
-    return None
+    """Returns the run of the present attempt; a re-execution by a person is another run.
+
+    Two daemons on one instance may each have created a run of one request. The one that has begun
+    is the attempt's; before that, one that has succeeded, or may still begin.
+    """
+    own = [
+        run
+        for run in runs
+        if run.tags.get(RUN_KEY_TAG) == submission.run_key
+        and PARENT_TAG not in run.tags
+        and (submission.state is not SubmissionState.RUNNING or run.run_id == submission.run_id)
+    ]
+    return min(own, key=_rank, default=None)
+
+
+def _rank(run: RunView) -> int:
+    if run.status is RunStatus.SUCCESS:
+        return 0
+    if run.status is not None and run.status.ended:
+        return 2
+    # One that a daemon has only created may never be submitted.
+    return 1 if run.submitted else 3
 
 
 #: without waiting submissions
