@@ -10,9 +10,11 @@ import sqlalchemy as sa
 from arctic_orchestration import Freshness
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.errors import DatabaseUnavailable
+from arctic_orchestration.freshness.criteria import TaskSpec
 from arctic_orchestration.freshness.dagster import sensor, task_run
 from arctic_orchestration.freshness.dagster.fresh_parents import fresh_parents
 from arctic_orchestration.freshness.dagster.submission_history import history_key
+from arctic_orchestration.freshness.definitions import register
 from arctic_orchestration.freshness.status import Step, events_of
 from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration.state.database import Database
@@ -321,3 +323,24 @@ def test_the_tags_of_a_batch_and_its_tasks_are_on_their_runs(tasks: Tasks, tmp_p
             "team": "ops", "size": "small", "arctic/task": name, "arctic/submission": submission.id,
             ".dagster/arctic_token": "1", "dagster/max_retries": "0",
         }.items()  # fmt: skip
+
+
+def test_a_job_that_the_code_lacks_is_published_though_its_other_tasks_are_refused(
+    tasks: Tasks,
+) -> None:
+    """The definitions of before stand: else its submission would neither end nor run again."""
+
+    @fresh_parents({"other": 24})
+    @dg.asset(name="flights")
+    def needs_other() -> None: ...
+
+    tasks.instance.report_runless_asset_event(dg.AssetMaterialization(["raw", "weather"]))
+    submission = tasks.submit("report")
+    for _ in range(3):
+        (request,) = tasks.tick().run_requests or ()
+        assert tasks.run(request).success
+    other = TaskSpec.parse({"name": "other", "target": "other", "parents": [{"name": "flights"}]})
+    with tasks.database.begin() as tx:
+        register(tx, "default", "elsewhere", [other], utc_now())
+    tasks.declare(Freshness(tasks=[needs_other]).definitions())
+    assert tasks.again(submission).state is SubmissionState.SUCCEEDED

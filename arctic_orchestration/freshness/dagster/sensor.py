@@ -240,6 +240,10 @@ def _is_outdated(
     repository: dg.RepositoryDefinition, spec: TaskSpec, run: RunView, at: datetime
 ) -> bool:
     """Returns whether a run of a task was for a partition that is not the newest any more."""
+    targets = {(one.kind, one.target) for one in declared_tasks(repository)}
+    if (spec.kind, spec.target) not in targets:
+        # The definition of before still stands, as the present ones are refused.
+        return False
     partitions = _partitions_of(repository, spec)
     newest = newest_partition(partitions, at)
     return partitions is not None and run.tags.get("dagster/partition") != newest
