@@ -129,6 +129,11 @@ def parents_of(
         reasons = [one.spec.skip for one in deciding]
         waits_for = _to_wait_for(live.get(name, []), submission, row)
         maker = waits_for or ours
+        ended = before if before is not None and before.state.ended else None
+        if ended is not None and ours is not None:
+            # One that ended as its task moved away says nothing about the task.
+            still = {(one.cluster, one.location) for one in places}
+            ended = ended if (ended.cluster, ended.location) in still else None
         return ParentFacts(
             parent=parent,
             last_success_at=(row.last_success_at if row else None) if places else made.get(name),
@@ -138,7 +143,7 @@ def parents_of(
             skipped=skipped.get(name) or (reasons[0] if reasons and all(reasons) else None),
             live=waits_for,
             seen_at=seen_at(maker.cluster, maker.location) if maker is not None else None,
-            ended=before if before is not None and before.state.ended else None,
+            ended=ended,
         )
 
     return [facts_of_parent(parent) for parent in spec.parents]

@@ -6,7 +6,9 @@ import pytest
 
 from arctic_orchestration.event_log.event import RunStatus
 from arctic_orchestration.freshness import lifecycle
+from arctic_orchestration.freshness.location_removal import forget
 from arctic_orchestration.freshness.submission import SubmissionState
+from arctic_orchestration.state.audit import NO_ACTOR
 from arctic_orchestration_tests.freshness.imagined import World, spec
 
 
@@ -263,3 +265,27 @@ def test_a_parent_of_the_same_batch_in_another_location_is_submitted_there(world
     east.submit("delays")
     assert world.run_all() == ["flights", "delays"]
     assert [run.request.task for run in west.runs.known.values()] == ["flights"]
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["dropped", "forgotten"])
+def test_a_parent_that_moves_within_its_batch_is_submitted_at_its_new_place(
+    world: World, *, forgotten: bool
+) -> None:
+    """What was submitted for the child at the former place ends without a run."""
+    former = world.place(spec("parent", batch="night"), location="former")
+    lake = world.place(spec("child", ["parent"], batch="night"))
+    (child,) = lake.submit("child")
+    lake.tick()
+    world.clock.passes(minutes=3)
+    new = world.place(spec("parent", batch="night"), location="new")
+    if forgotten:
+        forget(world.state, "former", cluster="east", by=NO_ACTOR, time=world.clock)
+    else:
+        former.deployed([])
+        former.tick()
+    lake.tick()
+    new.tick()
+    assert new.make_all() == ["parent"]
+    lake.tick()
+    assert lake.make_all() == ["child"]
+    assert world.state_of(child) is SubmissionState.SUCCEEDED
