@@ -62,6 +62,18 @@ both = dg.define_asset_job("both", selection=["first", "second"])
 KEYS = {"first": [dg.AssetKey("first")], "all": [dg.AssetKey("first"), dg.AssetKey("second")]}
 
 
+DAYS = dg.DailyPartitionsDefinition(start_date="2026-02-01", exclusions=["0 0 * * 3"])
+
+
+@dg.op
+def step() -> None: ...
+
+
+@dg.job(partitions_def=DAYS)
+def of_day() -> None:
+    step()
+
+
 @dg.resource
 def url() -> str:
     return "lake"
@@ -78,6 +90,7 @@ def answer(
     by_clock: bool,
     shadowed: bool = False,
     instance: dg.DagsterInstance | None = None,
+    partition: str | None = None,
 ) -> Answer:
     """What the function of a schedule or an asset sensor decides about a job."""
     with nullcontext(instance) if instance else dg.instance_for_test() as instance:
@@ -87,7 +100,7 @@ def answer(
         event = Event(kind=kind, subject="raw", at=START, storage_id=record.storage_id)
         definitions = dg.Definitions(
             assets=[first, second, dg.AssetSpec("raw")],
-            jobs=[both],
+            jobs=[both, of_day],
             resources={"url": url, "database": database},
         )
         hook = request_of(definition)
@@ -95,9 +108,9 @@ def answer(
         hooks = CodeHooks([declared], lambda: instance, definitions.get_repository_def())
         return hooks.ask(
             Question(
-                schedule="some", job_id="1", satisfied_at=START, trigger="", partition_start=None,
-                partition_end=None, properties={}, run_config={}, tags={}, events=[event],
-                shadowed=shadowed,
+                schedule="some", job_id="1", satisfied_at=START, trigger="",
+                partition_start=partition, partition_end=partition, properties={}, run_config={},
+                tags={}, events=[event], shadowed=shadowed,
             )
         )  # fmt: skip
 
@@ -167,6 +180,41 @@ def test_dynamic_partitions_of_a_result_are_added(shadowed: bool) -> None:
         found = answer(seen, by_clock=False, shadowed=shadowed, instance=instance)
         assert found.problem is None
         assert instance.get_dynamic_partitions("files") == ([] if shadowed else ["one"])
+
+
+@dg.schedule(job=of_day, cron_schedule="0 4 * * *")
+def of_function() -> dg.RunRequest:
+    return dg.RunRequest(partition_key="2026-03-01")
+
+
+@dg.asset_sensor(asset_key=dg.AssetKey("raw"), job=of_day)
+def of_sensor() -> dg.RunRequest:
+    # As ``of_day.run_request_for_partition``, which is deprecated, makes it.
+    return dg.RunRequest(partition_key="2026-03-01", tags={"dagster/partition": "2026-03-01"})
+
+
+@pytest.mark.parametrize(
+    "definition", [of_function, dg.build_schedule_from_partitioned_job(of_day), of_sensor]
+)
+def test_the_partition_of_a_job_may_be_requested(definition: Any) -> None:
+    """Dagster adds the tags of a partition to its requests; ours gets them with its run."""
+    by_clock = isinstance(definition, dg.ScheduleDefinition)
+    found = answer(definition, by_clock=by_clock, partition="2026-03-01")
+    assert found.problem is None
+    assert "dagster/partition" not in found.tags
+    other = answer(definition, by_clock=by_clock, partition="2026-02-28")
+    assert "is of partition 2026-03-01, the job of 2026-02-28" in str(other.problem)
+
+
+def test_a_partition_that_is_only_a_tag_is_refused() -> None:
+    """The run would be of the job's partition, and another one is in its tags."""
+
+    @dg.asset_sensor(asset_key=dg.AssetKey("raw"), job=of_day)
+    def tagged() -> dg.RunRequest:
+        return dg.RunRequest(tags={"dagster/partition": "2026-03-01"})
+
+    found = answer(tagged, by_clock=False, partition="2026-02-28")
+    assert "tag dagster/partition: expected no tag" in str(found.problem)
 
 
 def test_a_result_with_events_fails_its_job() -> None:

@@ -20,6 +20,7 @@ from arctic_orchestration.schedules.launch_requests import SCHEDULE_TAG
 from arctic_orchestration.schedules.request_hooks import ADOPTED_KEY_TAG
 
 _DAGSTERS_RUN_KEY, _SENSOR = "dagster/run_key", "dagster/sensor_name"
+_PARTITION_TAG = "dagster/partition"
 _EVENT_TYPES = {
     "started": dg.DagsterEventType.RUN_START,
     "success": dg.DagsterEventType.RUN_SUCCESS,
@@ -210,4 +211,8 @@ def _only(name: str, requests: Any) -> dg.RunRequest:
     if len(requests) != 1:
         raise ValueError(f"{name} requested {len(requests)} runs, and a job makes one")
     (one,) = requests
-    return dg.RunRequest(run_config=one.run_config, tags=one.tags, partition_key=one.partition_key)
+    tags = one.tags
+    if one.partition_key is not None and tags.get(_PARTITION_TAG) == one.partition_key:
+        # Dagster has added what the run gets from its partition when it is requested here.
+        tags = {key: value for key, value in tags.items() if not key.startswith(_PARTITION_TAG)}
+    return dg.RunRequest(run_config=one.run_config, tags=tags, partition_key=one.partition_key)
