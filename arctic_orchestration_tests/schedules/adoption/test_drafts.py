@@ -114,6 +114,23 @@ def test_keys_that_have_one_name_for_triggers_are_not_possible(path: list[str]) 
     assert found.draft.reasons[0].startswith("asset_key: ")
 
 
+@pytest.mark.parametrize("blocking", [False, True])
+def test_an_arrival_may_wait_for_a_blocking_check(blocking: bool) -> None:
+    """Dagster evaluates its sensor also if the check of the materialization has failed."""
+
+    @dg.asset_check(asset="raw", blocking=blocking)
+    def rows() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=False)
+
+    defs = dg.Definitions(
+        assets=[dg.AssetSpec("raw")], asset_checks=[rows], jobs=[plain], sensors=[arrival(plain)]
+    )
+    (found,) = drafts_of(defs.get_repository_def(), NOW)
+    reason = "an arrival of raw whose blocking check has failed counts when the check passes"
+    assert found.draft.reasons == ([reason] if blocking else [])
+    assert found.outcome.value == ("approximate" if blocking else "exact")
+
+
 def partitioned(days: dg.PartitionsDefinition[Any]) -> Drafted:
     @dg.job(partitions_def=days)
     def of_these() -> None:

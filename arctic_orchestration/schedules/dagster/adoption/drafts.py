@@ -20,9 +20,13 @@ from arctic_orchestration.partitioning import windows
 from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.schedules.dagster.adoption.conditions import draft_condition
 from arctic_orchestration.schedules.dagster.adoption.python_form import python_of
+from arctic_orchestration.schedules.dagster.adoption.targets import (
+    of_partitions,
+    one_job,
+    target_of,
+)
 from arctic_orchestration.schedules.dagster.every_job import EveryJobSensor
 from arctic_orchestration.schedules.dagster.sources import is_plain
-from arctic_orchestration.schedules.dagster.targets import assets_made
 from arctic_orchestration.schedules.imports.draft import Draft, Names, NotPossible, Options, Outcome
 from arctic_orchestration.schedules.imports.importer import Import
 from arctic_orchestration.schedules.schedule import Schedule
@@ -192,7 +196,7 @@ def _schedule(
     triggers = [{"cron": {"expression": c, "timezone": zone, **of_partition}} for c in crons]
     draft.finish(
         name=draft.names.schedule(definition.name, draft),
-        target=_target(definition.job_name, repository),
+        target=target_of(definition.job_name, repository),
         trigger=triggers[0] if len(triggers) == 1 else {"any_of": triggers},
         **form,
     )
@@ -284,9 +288,14 @@ def _asset_sensor(
         raise NotPossible(f"asset_key: {asset} is the name of {len(same)} assets for a trigger")
     if graph.get(sensor.asset_key).is_observable:
         draft.differs(f"an observation of {asset} is an arrival here, and nothing for the sensor")
+    checks = map(graph.get, graph.get_check_keys_for_assets({sensor.asset_key}))
+    if any(check.blocking for check in checks):
+        draft.differs(
+            f"an arrival of {asset} whose blocking check has failed counts when the check passes"
+        )
     draft.note(_HOOK)
     trigger = {"partitions": {"asset": asset}}
-    _finish(draft, sensor, repository, trigger, **_of_partitions(_one_job(sensor), repository))
+    _finish(draft, sensor, repository, trigger, **of_partitions(one_job(sensor), repository))
     return f"request_of({sensor.name})"
 
 
@@ -326,7 +335,7 @@ def _run_status_sensor(
     triggers = list(_watched(watched.jobs, watched.everywhere, _STATUSES[watched.status]))
     draft.note(_HOOK)
     trigger = triggers[0] if len(triggers) == 1 else {"any_of": triggers}
-    more = {"coalesce": False, **_of_partitions(_one_job(sensor), repository)}
+    more = {"coalesce": False, **of_partitions(one_job(sensor), repository)}
     _finish(draft, sensor, repository, trigger, **more)
     return f"request_of({sensor.name})"
 
@@ -341,7 +350,7 @@ def _finish(
     draft.finish(
         name=draft.names.schedule(sensor.name, draft),
         description=sensor.description or "",
-        target=_target(_one_job(sensor), repository),
+        target=target_of(one_job(sensor), repository),
         trigger=trigger,
         **more,
     )
@@ -365,25 +374,3 @@ def _check_interval(sensor: dg.SensorDefinition) -> None:
         raise NotPossible(
             "minimum_interval_seconds: 0: Dagster may evaluate it after its stop; give it 1 or more"
         )
-
-
-def _one_job(sensor: dg.SensorDefinition) -> str:
-    jobs = [target.job_name for target in sensor.targets]
-    if len(jobs) != 1:
-        listed = ", ".join(jobs) or "none"
-        raise NotPossible(
-            f"jobs: {listed}: its function chooses one, and a schedule has one target"
-        )
-    return jobs[0]
-
-
-def _of_partitions(job: str, repository: dg.RepositoryDefinition) -> Mapping[str, Any]:
-    """A function that requests a partition may do so for the one that its event maps to."""
-    return {} if repository.get_job(job).partitions_def is None else {"partitions": "each"}
-
-
-def _target(job: str, repository: dg.RepositoryDefinition) -> Mapping[str, Any]:
-    # Dagster makes such a job of a selection of assets.
-    if job.startswith("__"):
-        return {"assets": assets_made(repository.get_job(job))}
-    return {"job": job}
