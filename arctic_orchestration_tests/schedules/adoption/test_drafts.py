@@ -36,6 +36,11 @@ def of_days() -> None:
     step()
 
 
+@dg.job(partitions_def=DAYS)
+def earlier() -> None:
+    step()
+
+
 def local_hour(context: dg.ScheduleEvaluationContext) -> dict[str, str]:
     return {"hour": f"{context.scheduled_execution_time:%d %H %z}"}
 
@@ -60,7 +65,7 @@ def arrival(job: dg.JobDefinition) -> dg.AssetSensorDefinition:
 def success(job: dg.JobDefinition) -> dg.RunStatusSensorDefinition:
     @dg.run_status_sensor(
         run_status=dg.DagsterRunStatus.SUCCESS,
-        monitored_jobs=[plain],
+        monitored_jobs=[earlier if job is of_days else plain],
         request_job=job,
         name=f"success_{job.name}",
     )
@@ -75,7 +80,7 @@ def drafted() -> dict[str, Drafted]:
     )
     defs = dg.Definitions(
         assets=[dg.AssetSpec("raw", partitions_def=DAYS)],
-        jobs=[plain, of_days],
+        jobs=[plain, of_days, earlier],
         schedules=[hourly, evening(plain), evening(of_days)],
         sensors=[made(job) for made in (arrival, success) for job in (plain, of_days)],
     )
@@ -181,6 +186,23 @@ def test_sensors_of_partitioned_jobs_run_each_partition() -> None:
         assert found[f"{kind}_of_days"].outcome.value == "exact"
     assert found["evening_plain"].outcome.value == "exact"
     assert found["evening_of_days"].outcome.value == "approximate"
+
+
+def test_what_has_no_partition_makes_no_run_of_a_partitioned_job() -> None:
+    """In Dagster the function may request any partition; ours has that of the event."""
+
+    @dg.run_status_sensor(
+        run_status=dg.DagsterRunStatus.SUCCESS, monitored_jobs=[plain], request_job=of_days
+    )
+    def ended(context: dg.RunStatusSensorContext) -> None: ...
+
+    @dg.asset
+    def raw() -> None: ...
+
+    defs = dg.Definitions(assets=[raw], jobs=[plain, of_days], sensors=[ended, arrival(of_days)])
+    for one, name in zip(drafts_of(defs.get_repository_def(), NOW), ["raw", "plain"], strict=True):
+        assert one.outcome.value == "approximate"
+        assert f"request one for what has none, as {name}; " in one.draft.reasons[0]
 
 
 def test_the_function_of_a_schedule_reads_the_clock_of_its_zone() -> None:

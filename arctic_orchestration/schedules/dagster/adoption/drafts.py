@@ -26,6 +26,7 @@ from arctic_orchestration.schedules.dagster.adoption.targets import (
     target_of,
 )
 from arctic_orchestration.schedules.dagster.every_job import EveryJobSensor
+from arctic_orchestration.schedules.dagster.partitioned_targets import without_partitions
 from arctic_orchestration.schedules.dagster.sources import is_plain
 from arctic_orchestration.schedules.imports.draft import Draft, Names, NotPossible, Options, Outcome
 from arctic_orchestration.schedules.imports.importer import Import
@@ -354,6 +355,12 @@ def _finish(
         trigger=trigger,
         **more,
     )
+    schedule = None if draft.form is None else Schedule.parse(draft.form)
+    if schedule is not None and (names := without_partitions(schedule, repository)):
+        draft.differs(
+            f"partitions: its function may request one for what has none, as {', '.join(names)}; "
+            "a schedule gets them from its trigger, and makes no run for it"
+        )
 
 
 def _watched(jobs: Sequence[Any], everywhere: bool, status: str) -> Iterator[dict[str, Any]]:
