@@ -136,6 +136,22 @@ def test_a_part_of_the_assets_is_not_requested_as_all_of_them(by_clock: bool, ch
 
 
 @pytest.mark.parametrize("by_clock", [True, False])
+def test_stale_assets_are_not_requested_as_all_of_them(by_clock: bool) -> None:
+    """Dagster makes a run of the stale ones alone, or none."""
+
+    @dg.schedule(job=both, cron_schedule="0 4 * * *")
+    def some(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+        return dg.RunRequest(stale_assets_only=True)
+
+    @dg.asset_sensor(asset_key=dg.AssetKey("raw"), job=both)
+    def seen(context: dg.SensorEvaluationContext, entry: dg.EventLogEntry) -> dg.RunRequest:
+        return dg.RunRequest(stale_assets_only=True)
+
+    found = answer(some if by_clock else seen, by_clock=by_clock)
+    assert "its RunRequest has stale_assets_only" in str(found.problem)
+
+
+@pytest.mark.parametrize("by_clock", [True, False])
 def test_a_resource_of_a_function_may_need_another_one(by_clock: bool) -> None:
     """As in Dagster, which builds that first."""
 

@@ -171,6 +171,8 @@ def _of_all(one: Any, job: str, context: RequestContext) -> Any:
 
     Raises a ValueError for a request of some of its assets or checks: the schedule has a target.
     """
+    if isinstance(one, dg.RunRequest) and one.stale_assets_only:
+        raise ValueError("its RunRequest has stale_assets_only: a schedule runs all its assets")
     if not isinstance(one, dg.RunRequest) or not (one.asset_selection or one.asset_check_keys):
         return one
     made = context.repository.get_job(job).asset_layer.selected_asset_keys
