@@ -136,6 +136,29 @@ def test_an_arrival_may_wait_for_a_blocking_check(blocking: bool) -> None:
     assert found.outcome.value == ("approximate" if blocking else "exact")
 
 
+def test_a_selection_without_checks_is_approximate() -> None:
+    """A run of assets evaluates all of their checks here."""
+
+    @dg.asset
+    def raw() -> None: ...
+
+    @dg.asset_check(asset=raw)
+    def rows() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=True)
+
+    whole = dg.AssetSelection.assets(raw)
+    targets = {"whole": whole, "without": whole.without_checks()}
+    schedules = [
+        dg.ScheduleDefinition(name=name, target=target, cron_schedule="0 4 * * *")
+        for name, target in targets.items()
+    ]
+    defs = dg.Definitions(assets=[raw], asset_checks=[rows], schedules=schedules)
+    with_checks, without = drafts_of(defs.get_repository_def(), NOW)
+    assert (with_checks.outcome.value, with_checks.draft.reasons) == ("exact", [])
+    assert without.outcome.value == "approximate"
+    assert without.draft.reasons == ["target: only runs here evaluate the check rows of raw"]
+
+
 def partitioned(days: dg.PartitionsDefinition[Any]) -> Drafted:
     @dg.job(partitions_def=days)
     def of_these() -> None:

@@ -197,7 +197,7 @@ def _schedule(
     triggers = [{"cron": {"expression": c, "timezone": zone, **of_partition}} for c in crons]
     draft.finish(
         name=draft.names.schedule(definition.name, draft),
-        target=target_of(definition.job_name, repository),
+        target=target_of(definition.job_name, repository, draft),
         trigger=triggers[0] if len(triggers) == 1 else {"any_of": triggers},
         **form,
     )
@@ -351,7 +351,7 @@ def _finish(
     draft.finish(
         name=draft.names.schedule(sensor.name, draft),
         description=sensor.description or "",
-        target=target_of(one_job(sensor), repository),
+        target=target_of(one_job(sensor), repository, draft),
         trigger=trigger,
         **more,
     )

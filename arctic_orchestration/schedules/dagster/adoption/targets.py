@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from arctic_orchestration.schedules.dagster.targets import assets_made
-from arctic_orchestration.schedules.imports.draft import NotPossible
+from arctic_orchestration.schedules.imports.draft import Draft, NotPossible
 
 
 def one_job(sensor: dg.SensorDefinition) -> str:
@@ -24,8 +24,13 @@ def of_partitions(job: str, repository: dg.RepositoryDefinition) -> Mapping[str,
     return {} if repository.get_job(job).partitions_def is None else {"partitions": "each"}
 
 
-def target_of(job: str, repository: dg.RepositoryDefinition) -> Mapping[str, Any]:
+def target_of(job: str, repository: dg.RepositoryDefinition, draft: Draft) -> Mapping[str, Any]:
     # Dagster makes such a job of a selection of assets.
-    if job.startswith("__"):
-        return {"assets": assets_made(repository.get_job(job))}
-    return {"job": job}
+    if not job.startswith("__"):
+        return {"job": job}
+    layer = repository.get_job(job).asset_layer
+    ours = repository.asset_graph.get_check_keys_for_assets(set(layer.selected_asset_keys))
+    for key in sorted(ours ^ layer.asset_graph.asset_check_keys, key=str):
+        asset, runs = key.asset_key.to_user_string(), "here" if key in ours else "in Dagster"
+        draft.differs(f"target: only runs {runs} evaluate the check {key.name} of {asset}")
+    return {"assets": assets_made(repository.get_job(job))}
