@@ -159,6 +159,21 @@ def test_a_selection_without_checks_is_approximate() -> None:
     assert without.draft.reasons == ["target: only runs here evaluate the check rows of raw"]
 
 
+def test_a_sensor_may_have_a_selection_of_assets() -> None:
+    """Such a sensor has no job, and requests runs."""
+
+    @dg.asset
+    def raw() -> None: ...
+
+    @dg.sensor(asset_selection=dg.AssetSelection.assets(raw))
+    def files(context: dg.SensorEvaluationContext) -> None: ...
+
+    (found,) = drafts_of(dg.Definitions(assets=[raw], sensors=[files]).get_repository_def(), NOW)
+    assert found.outcome.value == "approximate"
+    assert found.schedule is not None
+    assert found.schedule.target.assets == ("raw",)
+
+
 def partitioned(days: dg.PartitionsDefinition[Any]) -> Drafted:
     @dg.job(partitions_def=days)
     def of_these() -> None:

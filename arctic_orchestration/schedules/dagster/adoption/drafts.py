@@ -24,6 +24,7 @@ from arctic_orchestration.schedules.dagster.adoption.targets import (
     of_partitions,
     one_job,
     target_of,
+    target_of_sensor,
 )
 from arctic_orchestration.schedules.dagster.every_job import EveryJobSensor
 from arctic_orchestration.schedules.dagster.partitioned_targets import without_partitions
@@ -305,7 +306,7 @@ def _plain_sensor(
 ) -> None:
     if not is_plain(sensor):
         raise NotPossible(f"it is a {type(sensor).__name__}, which no part of a schedule is like")
-    if not sensor.targets:
+    if not sensor.targets and sensor.asset_selection is None:
         raise NotPossible("it requests no runs: keep it")
     draft.differs(_OUTSIDE)
     if len(sensor.targets) > 1:
@@ -351,7 +352,7 @@ def _finish(
     draft.finish(
         name=draft.names.schedule(sensor.name, draft),
         description=sensor.description or "",
-        target=target_of(one_job(sensor), repository, draft),
+        target=target_of_sensor(sensor, repository, draft),
         trigger=trigger,
         **more,
     )

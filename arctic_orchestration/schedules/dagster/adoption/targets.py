@@ -34,3 +34,13 @@ def target_of(job: str, repository: dg.RepositoryDefinition, draft: Draft) -> Ma
         asset, runs = key.asset_key.to_user_string(), "here" if key in ours else "in Dagster"
         draft.differs(f"target: only runs {runs} evaluate the check {key.name} of {asset}")
     return {"assets": assets_made(repository.get_job(job))}
+
+
+def target_of_sensor(
+    sensor: dg.SensorDefinition, repository: dg.RepositoryDefinition, draft: Draft
+) -> Mapping[str, Any]:
+    if sensor.asset_selection is None:
+        return target_of(one_job(sensor), repository, draft)
+    # It has no job of its own: Dagster takes the jobs that the assets of a request have.
+    keys = sensor.asset_selection.resolve(repository.asset_graph)
+    return {"assets": sorted(key.to_user_string() for key in keys)}
