@@ -185,6 +185,14 @@ def partitioned(days: dg.PartitionsDefinition[Any]) -> Drafted:
     return found
 
 
+def test_runs_of_several_partitions_at_a_tick_are_not_possible() -> None:
+    """Each job would fail: its function requests a run for each region."""
+    regions = dg.StaticPartitionsDefinition(["north", "south"])
+    found = partitioned(dg.MultiPartitionsDefinition({"day": DAYS, "region": regions}))
+    assert found.outcome.value == "not possible"
+    assert found.draft.reasons[0].startswith("it requests runs of several partitions of of_these")
+
+
 @pytest.mark.parametrize("ahead", [-2, 0, 1, 3])
 def test_a_partitioned_schedule_runs_the_partition_that_dagster_runs(ahead: int) -> None:
     """The last one that exists: with an end_offset, it is not the last that ended."""

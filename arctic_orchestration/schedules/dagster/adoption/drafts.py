@@ -190,6 +190,11 @@ def _schedule(
             draft.note(_HOOK)
         else:
             form["tags"] = partitioned
+    elif partitioned is not None:
+        raise NotPossible(
+            f"it requests runs of several partitions of {definition.job_name} at a tick, and a "
+            "schedule with a cron trigger that of a time window"
+        )
     else:
         hook = f"request_of({definition.name})"
         draft.note(_HOOK)
