@@ -92,11 +92,13 @@ def mappings_of(
     ]
 
 
-def without_partitions(schedule: Schedule, repository: dg.RepositoryDefinition) -> list[str]:
+def without_partitions(
+    schedule: Schedule, repository: dg.RepositoryDefinition, *, some: bool = False
+) -> list[str]:
     """Returns what a trigger names, if its runs have no partitions to make jobs for.
 
     Arrivals from outside may name a partition of the target, whatever their asset has. So may the
-    tags of a run: this is not refused.
+    tags of a run: this is not refused. ``some``: also if another part of the trigger has some.
     """
     if schedule.partitions == "none":
         return []
@@ -110,11 +112,17 @@ def without_partitions(schedule: Schedule, repository: dg.RepositoryDefinition) 
         assets = list(leaf.asset_fields().values())
         made = [key.to_user_string() for job in jobs for key in job.asset_layer.selected_asset_keys]
         arrive = {dg.AssetKey.from_user_string(asset) for asset in assets}
-        if leaf.clock is not None or not (jobs or assets) or arrive - graph.executable_asset_keys:
-            return []
-        if any(job.partitions_def for job in jobs) or definitions_of_assets(graph, assets + made):
-            return []
-        named.update(assets, names)
+        if (
+            leaf.clock is not None
+            or not (jobs or assets)
+            or arrive - graph.executable_asset_keys
+            or any(job.partitions_def for job in jobs)
+            or definitions_of_assets(graph, assets + made)
+        ):
+            if not some:
+                return []
+        else:
+            named.update(assets, names)
     return sorted(named)
 
 

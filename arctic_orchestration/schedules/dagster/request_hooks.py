@@ -17,7 +17,9 @@ from arctic_orchestration.specification import json_form
 #: A call that takes longer fails its job: other jobs wait for it.
 LONGEST_SECONDS = 10.0
 #: fields of a run request that the schedule decides, not its hook
-_OF_SCHEDULE = ("job_name", "asset_selection", "asset_check_keys", "run_key")
+_OF_SCHEDULE = (
+    "job_name", "asset_selection", "asset_check_keys", "stale_assets_only", "run_key",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

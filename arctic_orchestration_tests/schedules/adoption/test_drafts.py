@@ -238,14 +238,15 @@ def test_what_has_no_partition_makes_no_run_of_a_partitioned_job() -> None:
     """In Dagster the function may request any partition; ours has that of the event."""
 
     @dg.run_status_sensor(
-        run_status=dg.DagsterRunStatus.SUCCESS, monitored_jobs=[plain], request_job=of_days
+        run_status=dg.DagsterRunStatus.SUCCESS, monitored_jobs=[plain, earlier], request_job=of_days
     )
     def ended(context: dg.RunStatusSensorContext) -> None: ...
 
     @dg.asset
     def raw() -> None: ...
 
-    defs = dg.Definitions(assets=[raw], jobs=[plain, of_days], sensors=[ended, arrival(of_days)])
+    sensors = [ended, arrival(of_days)]
+    defs = dg.Definitions(assets=[raw], jobs=[plain, of_days, earlier], sensors=sensors)
     for one, name in zip(drafts_of(defs.get_repository_def(), NOW), ["raw", "plain"], strict=True):
         assert one.outcome.value == "approximate"
         assert f"request one for what has none, as {name}; " in one.draft.reasons[0]

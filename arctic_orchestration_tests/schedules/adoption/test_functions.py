@@ -151,6 +151,17 @@ def test_stale_assets_are_not_requested_as_all_of_them(by_clock: bool) -> None:
     assert "its RunRequest has stale_assets_only" in str(found.problem)
 
 
+def test_a_request_for_another_job_fails_with_the_reason() -> None:
+    """Dagster refuses it, too; the schedule would run its own target."""
+
+    @dg.asset_sensor(asset_key=dg.AssetKey("raw"), job=both)
+    def seen(context: dg.SensorEvaluationContext, entry: dg.EventLogEntry) -> dg.RunRequest:
+        return dg.RunRequest(job_name="of_day")
+
+    found = answer(seen, by_clock=False)
+    assert "its RunRequest is for job of_day, and the schedule runs both" in str(found.problem)
+
+
 @pytest.mark.parametrize("by_clock", [True, False])
 def test_a_resource_of_a_function_may_need_another_one(by_clock: bool) -> None:
     """As in Dagster, which builds that first."""

@@ -362,7 +362,7 @@ def _finish(
         **more,
     )
     schedule = None if draft.form is None else Schedule.parse(draft.form)
-    if schedule is not None and (names := without_partitions(schedule, repository)):
+    if schedule is not None and (names := without_partitions(schedule, repository, some=True)):
         draft.differs(
             f"partitions: its function may request one for what has none, as {', '.join(names)}; "
             "a schedule gets them from its trigger, and makes no run for it"

@@ -169,10 +169,11 @@ def _decided(sensor: Any, returned: Any, context: RequestContext) -> list[object
 def _of_all(one: Any, job: str, context: RequestContext) -> Any:
     """Returns a request for all assets of the job, or a reason.
 
-    Raises a ValueError for a request of some of its assets or checks: the schedule has a target.
+    Raises a ValueError for a request of some of its assets or checks, or of another job: the
+    schedule has a target.
     """
-    if isinstance(one, dg.RunRequest) and one.stale_assets_only:
-        raise ValueError("its RunRequest has stale_assets_only: a schedule runs all its assets")
+    if isinstance(one, dg.RunRequest) and one.job_name not in (None, job):
+        raise ValueError(f"its RunRequest is for job {one.job_name}, and the schedule runs {job}")
     if not isinstance(one, dg.RunRequest) or not (one.asset_selection or one.asset_check_keys):
         return one
     made = context.repository.get_job(job).asset_layer.selected_asset_keys
@@ -217,4 +218,8 @@ def _only(name: str, requests: Any) -> dg.RunRequest:
     if one.partition_key is not None and tags.get(_PARTITION_TAG) == one.partition_key:
         # Dagster has added what the run gets from its partition when it is requested here.
         tags = {key: value for key, value in tags.items() if not key.startswith(_PARTITION_TAG)}
-    return dg.RunRequest(run_config=one.run_config, tags=tags, partition_key=one.partition_key)
+    # What is left is refused, or taken.
+    left: dg.RunRequest = one.with_replaced_attrs(
+        run_key=None, job_name=None, asset_selection=None, asset_check_keys=None, tags=tags
+    )
+    return left
