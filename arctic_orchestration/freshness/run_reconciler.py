@@ -325,7 +325,7 @@ def _is_its(submission: Submission, run: RunView) -> bool:
 
 
 def _of_attempt(submission: Submission, runs: Sequence[RunView]) -> RunView | None:
-    """Returns the run of the present attempt; a re-execution by a person is another run.
+    """Returns the run of the present attempt; a re-execution by a user is another run.
 
     Two daemons on one instance may each have created a run of one request. The one that has begun
     is the attempt's; before that, one that has succeeded, or may still begin.

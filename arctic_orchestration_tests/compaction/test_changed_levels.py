@@ -14,7 +14,7 @@ from arctic_orchestration_tests.present import present
 def test_waiting_tasks_get_the_level_that_their_table_gets(
     database: Database, tmp_path: Path
 ) -> None:
-    """Without a new snapshot; a level that a person gave to a task stays, and so does its age."""
+    """Without a new snapshot; a level that a user gave to a task stays, and so does its age."""
     world = World(Lake.at(tmp_path / "lake"), database)
     for name in ("lake.a", "lake.b", "lake.own"):
         world.lake.table(name, files=12)

@@ -45,7 +45,7 @@ def test_a_run_whose_process_died_with_its_host_is_resumed_in_the_next_one(make:
 
 
 def test_a_run_that_can_be_resumed_in_no_host_says_why(make: Make) -> None:
-    """Dagster's own launcher resumes nothing: the run is not said to be launched by it."""
+    """Dagster's own launcher resumes nothing, and is not named as the one that launched the run."""
     place = make(CODE + "\nthreading.Thread(target=time.sleep, args=(900,), daemon=True).start()\n")
     run_id = place.create()
     run = place.instance.get_run_by_id(run_id)
