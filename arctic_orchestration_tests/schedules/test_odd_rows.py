@@ -71,8 +71,8 @@ def test_new_code_failed_runs_and_people_go_on_beside_such_a_definition(
     (run,) = here.tick(2)
     here.tick(3)
     with here.database.begin() as tx:
-        of_person = {"origin": "api", "declared_digest": None}
-        tx.execute(sa.update(schedules).where(IS_ODD).values(spec=spec, **of_person))
+        manual = {"origin": "api", "declared_digest": None}
+        tx.execute(sa.update(schedules).where(IS_ODD).values(spec=spec, **manual))
     here.engine = here.new_engine()
     here.engine.inventory = Inventory(jobs=frozenset({"good", "odd"}))
     here.dagster.end(run, RunStatus.FAILURE)
@@ -88,14 +88,14 @@ def test_new_code_failed_runs_and_people_go_on_beside_such_a_definition(
         control.delete(tx, store, place, "odd", at(5))
 
 
-def test_a_deployment_leaves_out_a_name_that_a_person_gave_to_such_a_definition(
+def test_a_deployment_leaves_out_the_name_of_such_a_definition_that_was_made_manually(
     world: MakeWorld,
 ) -> None:
     """What the code declares under it stays out; the other schedule goes on."""
     here = two(world)
     with here.database.begin() as tx:
-        of_person = {"origin": "api", "declared_digest": None}
-        tx.execute(sa.update(schedules).where(IS_ODD).values(spec="{", **of_person))
+        manual = {"origin": "api", "declared_digest": None}
+        tx.execute(sa.update(schedules).where(IS_ODD).values(spec="{", **manual))
     odd, good = here.schedules
     here.schedules = [odd, good.model_copy(update={"description": "anew"})]
     here.engine = here.new_engine()

@@ -98,7 +98,7 @@ def test_drain_keeps_a_job_whose_trigger_wants_more(world: MakeWorld) -> None:
 def test_the_time_of_a_drained_job_that_has_gone_makes_no_other(
     world: MakeWorld, act: Callable[..., Job]
 ) -> None:
-    """An hour after an arrival it would have had its tick; a person cancels or launches it."""
+    """An hour after an arrival it would have had its tick; a user cancels or launches it."""
     elapsed = on.elapsed("1h", since=on.partitions("raw/a"))
     here = world([schedule("drain", trigger=elapsed)])
     here.feed.arrive("raw/a", "1", moment=at(10))
