@@ -116,6 +116,7 @@ class AppriseSender:
                 body=message.body(place),
                 title=message.title(),
                 notify_type=self._failure if message.is_failure else self._warning,
+                is_retry=message.notice.attempts > 0,
             )
         finally:
             log.removeHandler(remarks)
@@ -123,9 +124,9 @@ class AppriseSender:
             raise SendFailed("; ".join(remarks.texts) or "apprise could not send it")
 
 
-def _notify(service: Any, *, body: str, title: str, **kind: Any) -> bool:
+def _notify(service: Any, *, body: str, title: str, is_retry: bool, **kind: Any) -> bool:
     """Sends a plain text in the format of the service, which converts nothing itself."""
-    from apprise import NotifyFormat, conversion
+    from apprise import NotifyFormat, OverflowMode, conversion
 
     text = NotifyFormat.TEXT
     convert: Any = conversion.convert_between
@@ -136,6 +137,9 @@ def _notify(service: Any, *, body: str, title: str, **kind: Any) -> bool:
         # The service puts it into the body.
         title = convert(text, chosen, content=title)
     body = convert(text, chosen, content=body)
+    # Many services take more than apprise says; of those that refused it, it is cut.
+    if is_retry and service.overflow_mode == OverflowMode.UPSTREAM:
+        kind["overflow"] = OverflowMode.TRUNCATE
     return bool(service.notify(body=body, title=title, body_format=chosen, **kind))
 
 

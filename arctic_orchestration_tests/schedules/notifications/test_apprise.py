@@ -29,6 +29,8 @@ class _Mailbox(ThreadingHTTPServer):
     def __init__(self) -> None:
         self.posted: list[tuple[str, dict[str, Any]]] = []
         self.status = 200
+        #: the characters of a text that it takes
+        self.longest = 1_000_000
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
@@ -42,7 +44,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.posted.append((self.path, json.loads(body)))
-        self.send_response(self.server.status)
+        is_long = len(self.server.posted[-1][1].get("text", "")) > self.server.longest
+        self.send_response(400 if is_long else self.server.status)
         self.send_header("Location", "/moved")
         self.end_headers()
 
@@ -107,6 +110,24 @@ def test_a_service_that_sends_html_shows_the_whole_text(mailbox: _Mailbox) -> No
     sender.send(_failed("got <class 'int'>"), "default/here")
     shown = html.unescape(mailbox.posted[0][1]["message"]).replace("\xa0", " ")
     assert shown.startswith("got <class 'int'><br/><br/>at ")
+
+
+def test_a_text_that_the_service_refused_as_too_long_is_cut(
+    database: Database, tmp_path: Path, write: Callable[..., None], mailbox: _Mailbox
+) -> None:
+    """At the next attempt; each one would be refused, and the notice given up."""
+    path = tmp_path / "n.yaml"
+    url = f"mmost://{mailbox.address}/abcdefghijklmnopqrstuvwxyz"
+    path.write_text(yaml.safe_dump({"channels": [{"url": url}]}))
+    notifier = Notifier(
+        database, cluster="default", location="here", path=path, clock=lambda: at(0)
+    )
+    mailbox.longest = 4_000
+    write(news(1, reason=f"5 partitions are given up: {'x' * 5_000}"))
+    assert notifier.send_due(at(1)) == 0
+    assert notifier.send_due(at(61)) == 1
+    assert "s1: run failed" in mailbox.posted[-1][1]["text"]
+    assert "5 partitions are given up: xxx" in mailbox.posted[-1][1]["text"]
 
 
 def test_a_redirect_is_no_success(mailbox: _Mailbox) -> None:
