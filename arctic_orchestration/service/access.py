@@ -180,14 +180,14 @@ def caller_of(
             raise _unknown("the token is unknown, expired or revoked")
         scopes = tuple(_readable(token.scopes))
         return Actor(name=token.name, **origin), scopes, token
-    user = request.headers.get("remote-user", "")
+    user = _text(request, "remote-user")
     if user and rules.trusts(address):
         if any(len(request.headers.getlist(name)) > 1 for name in ("remote-user", "remote-groups")):
             raise _unknown("the proxy passed on a Remote-User or Remote-Groups of its client")
         # The last entry is the proxy's own; the others are what the client claims.
         client = ",".join(request.headers.getlist("x-forwarded-for")).rpartition(",")[2].strip()
         origin["address"] = client[:_LONGEST_ADDRESS] or address
-        groups = request.headers.get("remote-groups", "").replace(",", " ").split()
+        groups = _text(request, "remote-groups").replace(",", " ").split()
         return Actor(name=user, **origin), _of_groups(rules, groups), None
     closed = not rules.loopback or rules.require_token or rules.proxies
     # Proxies that add no header often speak HTTP/1.0 to what is behind them.
@@ -197,6 +197,15 @@ def caller_of(
     if closed or forwarded or tokens.exist(tx, cluster):
         raise _unknown("a token is needed: Authorization: Bearer (see: arctic tokens create)")
     return Actor(name="loopback", **origin), EVERYTHING, None
+
+
+def _text(request: Request, header: str) -> str:
+    """Returns the text of a header; proxies write names in UTF-8, and headers are Latin-1."""
+    raw = request.headers.get(header, "")
+    try:
+        return raw.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return raw
 
 
 def _readable(written: Sequence[str]) -> Iterator[Scope]:

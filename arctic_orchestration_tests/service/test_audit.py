@@ -2,12 +2,14 @@
 
 import getpass
 from collections.abc import Callable
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
 from arctic_orchestration.schedules.schedule import Schedule
 from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.service.scopes import parse_scopes
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.cli.conftest import Outcome, arctic
@@ -147,3 +149,19 @@ def test_tokens_are_made_listed_and_revoked_by_command(
     with database.read() as tx:
         stored = [tuple(row) for row in tx.exec_driver_sql("select * from arctic_tokens")]
     assert secret not in str(stored) + str(changes(database)) + arctic("audit", "--json").out
+
+
+def test_a_proxy_may_write_names_in_utf_8_or_latin_1(
+    api: MakeApi, database: Database, world: MakeWorld
+) -> None:
+    """As they stand in the audit log and in the scopes of groups."""
+    world([waiting()])
+    groups = {"*": (), "büro": parse_scopes(["*:write"])}
+    client = api(address="10.0.0.5", proxies=(ip_network("10.0.0.5"),), groups=groups)
+    for action, encoding in (("suspend", "utf-8"), ("enable", "latin-1")):
+        names = {"Remote-User": "zoë", "Remote-Groups": "büro"}
+        sent = [(name.encode(), text.encode(encoding)) for name, text in names.items()]
+        answer = client.post(f"/schedules/a/{action}", headers=sent)
+        assert answer.status_code == 200, answer.text
+        (record, *_) = client.get("/audit", headers=sent).json()["records"]
+        assert record["actor"] == "zoë"
