@@ -54,6 +54,18 @@ def test_a_key_without_its_certificate_is_refused(
     assert "--tls-key" in result.err
 
 
+def test_a_file_that_is_no_certificate_is_refused(
+    database: Database, arctic: Callable[..., Outcome], tmp_path: Any
+) -> None:
+    """By its option; nothing is served."""
+    file = tmp_path / "certificate.der"
+    file.write_text("no certificate")
+    result = arctic("serve", "--tls-certificate", str(file))
+    assert result.code == 2
+    assert "--tls-certificate" in result.err
+    assert "expected a PEM file" in " ".join(result.err.split())
+
+
 def test_a_certificate_serves_https(
     database: Database,
     arctic: Callable[..., Outcome],

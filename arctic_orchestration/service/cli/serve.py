@@ -2,6 +2,7 @@
 
 import ipaddress
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -51,7 +52,11 @@ def serve(
         scheme = "https" if tls_certificate is not None else "http"
         root = f"{scheme}://{shown_host(host)}:{port}"
         say(f"serving {root} and {root}/api/v1 for cluster {settings.cluster}")
-        run(app, host, port, ssl_certfile=tls_certificate, ssl_keyfile=tls_key)
+        try:
+            run(app, host, port, ssl_certfile=tls_certificate, ssl_keyfile=tls_key)
+        except ssl.SSLError as error:
+            expected = f"a PEM file of a certificate and, here or in --tls-key, its key ({error})"
+            raise InvalidInput("--tls-certificate", str(tls_certificate), expected) from None
 
 
 @contextmanager
