@@ -51,7 +51,10 @@ def audit(
 
 
 def _text(record: AuditRecord) -> str:
+    # A level may be 0, which equals False.
     given = {
-        name: value for name, value in record.details.items() if value not in (None, False, "")
+        name: value
+        for name, value in record.details.items()
+        if value is not False and value not in (None, "")
     }
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items())

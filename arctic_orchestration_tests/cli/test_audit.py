@@ -191,11 +191,14 @@ def test_changes_of_the_run_queue(
     paused = {one["queue"]: one["paused"] for one in listed if one["paused"]}
     assert paused["low"]["by"] == "ann"
     succeeds(arctic, "queues", "pause", "low")
+    succeeds(arctic, "runs", "prioritize", run.run_id, "0")
+    assert "job load, level 0" in " ".join(arctic("audit", "--limit", "1").out.split())
     succeeds(arctic, "runs", "prioritize", run.run_id, "3")
     assert details(state) == {"job": "load", "level": 3}
     succeeds(arctic, "queues", "resume", "low")
     assert audited(state) == [
         ("queues pause", "low"),
+        ("runs prioritize", run.run_id),
         ("runs prioritize", run.run_id),
         ("queues resume", "low"),
     ]
