@@ -21,7 +21,7 @@ from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefuse
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.quantities import iso, parse_duration
 from arctic_orchestration.service.scopes import Scope
-from arctic_orchestration.state import audit
+from arctic_orchestration.state import audit, dialect
 from arctic_orchestration.state.audit import Actor
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration.state.service_tables import tokens
@@ -108,6 +108,7 @@ def create(
     """
     if not _NAME.fullmatch(name):
         raise InvalidInput(field, name, _NAMES)
+    _lock(tx, actor.cluster)
     has_name = (tokens.c.cluster == actor.cluster) & (tokens.c.name == name)
     if tx.execute(sa.select(tokens.c.id).where(has_name)).first() is not None:
         raise TransitionRefused(f"There is or was a token {name}; choose another name")
@@ -131,12 +132,18 @@ def revoke(tx: sa.Connection, actor: Actor, name: str) -> None:
         NotFound: the actor's cluster has no token of the name.
         TransitionRefused: it is revoked already.
     """
+    _lock(tx, actor.cluster)
     token = by_name(tx, actor.cluster, name)
     if token.revoked_at is not None:
         raise TransitionRefused(f"Token {name} was revoked at {iso(token.revoked_at)}")
     now = database_time(tx)
     tx.execute(sa.update(tokens).where(tokens.c.id == token.id).values(revoked_at=now))
     audit.record(tx, actor, "tokens", "revoke", name, before={"scopes": list(token.scopes)})
+
+
+def _lock(tx: sa.Connection, cluster: str) -> None:
+    """Lets changes of tokens of a cluster take turns."""
+    dialect.lock(tx, f"tokens {cluster}")
 
 
 def every(tx: sa.Connection, cluster: str) -> list[Token]:

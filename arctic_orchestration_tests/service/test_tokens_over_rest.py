@@ -1,13 +1,20 @@
 """``/tokens``: created once, listed and revoked over REST, by administrators alone."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from arctic_orchestration.service import tokens
+from arctic_orchestration.service.scopes import parse_scopes
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.compaction.stored import waits_for_lock
+from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.service.conftest import MakeApi
-from arctic_orchestration_tests.service.test_access import token
+from arctic_orchestration_tests.service.test_access import ANN, token
 from arctic_orchestration_tests.service.test_problems import problem
 
 FORM = {"name": "ci", "scopes": ["schedules:write@location=lake", "jobs:read"], "expires": "90d"}
@@ -44,6 +51,25 @@ def test_a_token_is_shown_once_and_revoked(api: MakeApi, database: Database) -> 
     ]
     assert records[0].actor.request_id == "r"
     assert text.split("_", 2)[2] not in str(records)
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_of_two_at_once_one_creates_or_revokes_a_token(api: MakeApi, database: Database) -> None:
+    """The other one is refused, as one that comes later is."""
+    client = api(token=token(database, "*:write", name="admin"))
+    changes: list[tuple[Callable[[sa.Connection], object], str, Any]] = [
+        (lambda tx: tokens.create(tx, ANN, "ci", parse_scopes(["*:read"])), "/tokens", FORM),
+        (lambda tx: tokens.revoke(tx, ANN, "ci"), "/tokens/ci/revoke", None),
+    ]
+    for change, path, body in changes:
+        with ThreadPoolExecutor() as threads, database.begin() as tx:
+            change(tx)
+            other = threads.submit(client.post, path, json=body)
+            until(lambda: waits_for_lock(database), "the other one waits")
+            tx.commit()
+            problem(other.result(), 409)
+    with database.read() as tx:
+        assert len(audit.records(tx, feature="tokens", subject="ci")) == 2
 
 
 @pytest.mark.parametrize(
