@@ -21,7 +21,7 @@ from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.views.documents import explanation_document
 from arctic_orchestration.schedules.views.explanation import explain, explain_schedule
 from arctic_orchestration.schedules.views.why_not import why_not
-from arctic_orchestration.service.simulation import answers
+from arctic_orchestration.service import simulation
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.waiting.reader import waiting, waiting_by_cause
@@ -128,8 +128,8 @@ class Questions:
         schedules: Annotated[str, Field(description="A file of schedules, in YAML.")],
         timeline: Annotated[str, Field(description="What happens: a JSON object a line.")],
     ) -> dict[str, Any]:
-        """What the scheduler would decide, on a virtual clock; at most 1,000 decisions."""
-        (found,) = answers([schedules], timeline.split("\n"))
+        """What the scheduler would decide, on a virtual clock; at most 1,000 decisions and 20 s."""
+        (found,) = simulation.run({"files": [schedules], "rows": timeline.split("\n")})
         return found
 
 

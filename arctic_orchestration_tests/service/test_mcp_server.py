@@ -12,7 +12,7 @@ from sqlalchemy import event
 from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.views.explanation import explain_schedule
-from arctic_orchestration.service import mcp_server
+from arctic_orchestration.service import mcp_server, simulation
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.waiting.reader import waiting_by_cause
@@ -89,6 +89,16 @@ def test_a_simulation_returns_its_decisions(ask: Ask, database: Database) -> Non
         ("2026-01-01T00:01:10Z", "ended"),
     ]
     assert found["more"] is False
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_a_simulation_that_takes_too_long_is_ended(
+    ask: Ask, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As over REST: the server has other questions to answer."""
+    monkeypatch.setattr(simulation, "SECONDS", 0.05)
+    refusal = ask("simulate", schedules=SCHEDULES, timeline=TIMELINE)
+    assert "expected a simulation that takes at most" in refusal
 
 
 @pytest.mark.parametrize(
