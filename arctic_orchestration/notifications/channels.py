@@ -56,6 +56,8 @@ class Channel(Specification):
     tags: Mapping[str, str] = Field(default_factory=dict)
     limit: Limit = Limit()
     _address: str = PrivateAttr(default="")
+    #: among the channels of one URL
+    _number: int = PrivateAttr(default=1)
 
     @field_validator("events", mode="before")
     @classmethod
@@ -69,9 +71,13 @@ class Channel(Specification):
 
     @property
     def name(self) -> str:
-        """Its name in the database and in logs, which does not reveal its secrets."""
-        digest = hashlib.sha256(self.model_dump_json(exclude={"limit"}).encode()).hexdigest()
-        return f"{scheme(self.url)}-{digest[:12]}"
+        """Its name in the database and in logs, which does not reveal its secrets.
+
+        Only of its URL: if the rest is edited, what it was sent is known.
+        """
+        digest = hashlib.sha256(self.url.encode()).hexdigest()
+        number = f"-{self._number}" if self._number > 1 else ""
+        return f"{scheme(self.url)}-{digest[:12]}{number}"
 
     @property
     def address(self) -> str:
@@ -127,21 +133,23 @@ def valid_channels(
         InvalidDefinition: it is no list of channels.
     """
     environment = os.environ if environment is None else environment
-    found: dict[str, Channel] = {}
+    found: list[Channel] = []
     problems: list[InvalidInput] = []
     for index, form in enumerate(_forms(path)):
         field = f"channels[{index}]"
         try:
             channel = _channel(form, field, environment)
-            if channel.name in found:
+            same = [one for one in found if one.url == channel.url]
+            if any((one.events, one.tags) == (channel.events, channel.tags) for one in same):
                 shown = f"{scheme(channel.url)}://…"
                 raise InvalidInput(f"{field}.url", shown, "a channel that is not listed twice")
-            found[channel.name] = channel
+            channel._number += len(same)
+            found.append(channel)
         except InvalidDefinition as error:
             problems += map(_without_secrets, error.problems)
         except InvalidInput as error:
             problems.append(error)
-    return tuple(found.values()), problems
+    return tuple(found), problems
 
 
 def _forms(path: Path) -> list[object]:

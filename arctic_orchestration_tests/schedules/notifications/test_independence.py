@@ -8,6 +8,7 @@ import pytest
 
 from arctic_orchestration.notifications import outbox
 from arctic_orchestration.notifications.messages import Message
+from arctic_orchestration.notifications.outbox import Notice
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.schedules.notifications.post import HOUR, Post, Postbox, news
 from arctic_orchestration_tests.schedules.simulated import at
@@ -122,6 +123,25 @@ def test_no_notice_waits_for_a_channel_that_was_removed(
     post.channels({"url": "json://good"})
     assert post.send(60) == 1
     assert rows() == [(1, None, None)]
+
+
+def test_a_channel_that_is_edited_keeps_what_it_was_sent(
+    post: Post, dead: Dead, write: Callable[..., None]
+) -> None:
+    """While a notice waits for another one, it is not sent again; and the limit goes on."""
+    limit = {"count": 3, "per": "1h"}
+    good = {"url": "json://good", "limit": limit}
+    post.channels({"url": "json://dead"}, good)
+    write(news(1), news(2))
+    assert post.send(1) == 0
+    edited = {**good, "events": ["run_failed"]}
+    other = {**good, "events": ["skipped"]}
+    post.channels({"url": "json://dead"}, edited, other)
+    write(news(3), news(4), news(5, Notice.SKIPPED), second=60)
+    assert post.send(61) == 0
+    assert sorted(post.boxes["good"].names) == ["s1", "s2", "s3", "s5"]
+    (last,) = (one for one in post.boxes["good"].messages if one.notice.schedule == "s3")
+    assert [notice.schedule for notice in last.held_back] == ["s4"]
 
 
 def test_failures_are_no_messages(
