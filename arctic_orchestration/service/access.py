@@ -18,7 +18,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Annotated, Any
 
 import sqlalchemy as sa
@@ -30,6 +29,7 @@ from arctic_orchestration.service.parameters import refuse_surplus
 from arctic_orchestration.service.scopes import EVERYTHING, READING, Scope, parse_scopes
 from arctic_orchestration.service.tokens import Token
 from arctic_orchestration.state.audit import Actor
+from arctic_orchestration.state.dialect import database_time
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: the group of every user of a proxy
@@ -163,7 +163,7 @@ class Caller:
 
 
 def caller_of(
-    rules: AccessRules, tx: sa.Connection, request: Request, cluster: str, now: datetime
+    rules: AccessRules, tx: sa.Connection, request: Request, cluster: str
 ) -> tuple[Actor, tuple[Scope, ...], Token | None]:
     """Returns who a request comes from, with all scopes.
 
@@ -175,7 +175,10 @@ def caller_of(
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     # A proxy may pass on what its users sign in with.
     if scheme and (scheme.lower() == "bearer" or not rules.trusts(address)):
-        token = tokens.find(tx, cluster, text.strip(), now) if scheme.lower() == "bearer" else None
+        token = None
+        if scheme.lower() == "bearer":
+            # By the clock that gave it its end.
+            token = tokens.find(tx, cluster, text.strip(), database_time(tx))
         if token is None:
             raise _unknown("the token is unknown, expired or revoked")
         scopes = tuple(_readable(token.scopes))

@@ -80,7 +80,7 @@ class Service:
         """
         now = utc_now()
         with self.database.read() as tx:
-            actor, scopes, token = caller_of(self.rules, tx, request, self.settings.cluster, now)
+            actor, scopes, token = caller_of(self.rules, tx, request, self.settings.cluster)
         if token is not None and not tokens.is_use_noted(token, now):
             # After the answer: a busy writer must not hold up a request that only reads.
             background.add_task(self._note_use, token, now)

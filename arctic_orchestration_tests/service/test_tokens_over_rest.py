@@ -1,21 +1,27 @@
 """``/tokens``: created once, listed and revoked over REST, by administrators alone."""
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.service import tokens
 from arctic_orchestration.service.scopes import parse_scopes
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.database import Database
+from arctic_orchestration_tests.cli.conftest import Outcome, arctic
 from arctic_orchestration_tests.compaction.stored import waits_for_lock
 from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.service.conftest import MakeApi
 from arctic_orchestration_tests.service.test_access import ANN, token
 from arctic_orchestration_tests.service.test_problems import problem
+
+__all__ = ["arctic"]
 
 FORM = {"name": "ci", "scopes": ["schedules:write@location=lake", "jobs:read"], "expires": "90d"}
 
@@ -51,6 +57,22 @@ def test_a_token_is_shown_once_and_revoked(api: MakeApi, database: Database) -> 
     ]
     assert records[0].actor.request_id == "r"
     assert text.split("_", 2)[2] not in str(records)
+
+
+def test_a_host_whose_clock_is_behind_takes_no_expired_token(
+    api: MakeApi,
+    database: Database,
+    arctic: Callable[..., Outcome],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The database's clock has set its end."""
+    for module in ("service.service", "service.cli.tokens"):
+        name = f"arctic_orchestration.{module}.utc_now"
+        monkeypatch.setattr(name, lambda: utc_now() - timedelta(hours=2), raising=False)
+    text = token(database, "*:read", lifetime=timedelta(0))
+    problem(api(token=text).get("/jobs"), 401)
+    (listed,) = json.loads(arctic("tokens", "list", "--json").out)["tokens"]
+    assert listed["status"] == "expired"
 
 
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.actor import actor
 from arctic_orchestration.console.display import Rows, console, counted, moment, print_json
 from arctic_orchestration.console.state import JsonOption, opened_state
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.service import tokens
 from arctic_orchestration.service.scopes import parse_scopes
+from arctic_orchestration.state.dialect import database_time
 
 app = typer.Typer(no_args_is_help=True)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The token's name.")]
@@ -48,8 +48,8 @@ def create(
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
     """List tokens, with their scopes and last use."""
-    now = utc_now()
     with opened_state() as (settings, database), database.read() as tx:
+        now = database_time(tx)
         stored = tokens.every(tx, settings.cluster)
     if as_json:
         print_json({"tokens": [tokens.document_of(token, now) for token in stored]})
