@@ -182,7 +182,7 @@ def test_an_action_on_a_filter_counts_first(client: TestClient, database: Databa
     assert job_of(client, "half")["state"] == "discarded"
     none = press(client, page, "cancel")
     assert "Nothing matches" in none.text
-    for wrong in ("", "-1", "1.5", "\u0663", "x"):
+    for wrong in ("", "-1", "1.5", "\u0663", "x", "9" * 5_000):
         bad = client.post("/job-actions/cancel", data={"at_most": wrong}, headers=FORM)
         assert bad.status_code == 422, wrong
     assert client.post("/job-actions/revive", headers=FORM).status_code == 422

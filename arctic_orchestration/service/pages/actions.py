@@ -111,7 +111,7 @@ def add_bulk_action(path: str, act: Callable[..., Any], noun: str) -> None:
             fields = {"at_most": [str(found.matched)]} if found.matched else {}
             effect = _ON_ALL[found.action]
             return _confirmation(request, fields, title, effect, listed=found.first)
-        if not most.isascii() or not most.isdigit():
+        if not _WHOLE.fullmatch(most) or int(most) < 0:
             raise InvalidInput("at_most", most, "the count of a dry run")
         options = Options(dry_run=False, at_most=int(most))
         found = act(**given, options=options)
