@@ -29,6 +29,7 @@ from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.run_queue import waits
 from arctic_orchestration.run_queue.dagster import wakeups
 from arctic_orchestration.run_queue.dagster.caller import Asker, asker
+from arctic_orchestration.run_queue.dagster.level_control import take_ages
 from arctic_orchestration.run_queue.dagster.passes import DaemonPasses
 from arctic_orchestration.run_queue.dagster.submission import facts_of
 from arctic_orchestration.run_queue.limits import shown_limits
@@ -126,6 +127,8 @@ class ArcticRunCoordinator(QueuedRunCoordinator[Any]):
             migration_scripts.remember()
             if self._rules.are_none:
                 _forget_waits()
+            if not self._rules.ages:
+                take_ages(instance)
 
     def get_run_queue_config(self) -> RunQueueConfig:
         """Returns the limits of this pass for the daemon, and the rules for other callers."""

@@ -1,11 +1,13 @@
 """Gives queued runs other levels."""
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.run_queue import levels
+from arctic_orchestration.run_queue import tags as tagging
 from arctic_orchestration.run_queue.census import QueuedRun
 from arctic_orchestration.run_queue.dagster.open_queue import Opened, time_of_queueing
 from arctic_orchestration.run_queue.explanation import Outlook, level_of
@@ -13,7 +15,9 @@ from arctic_orchestration.state import audit, dialect
 from arctic_orchestration.state.audit import Actor
 
 if TYPE_CHECKING:
-    from dagster import RunRecord
+    from dagster import DagsterInstance, RunRecord
+
+_log = logging.getLogger("dagster.run_coordinator.arctic")
 
 
 def request_level(
@@ -62,6 +66,24 @@ def request_level(
         details = {"job": run.job_name, "level": level}
         audit.record(tx, actor, "runs", "prioritize", run_id, **details)
     return level_of(before, rules)
+
+
+def take_ages(instance: "DagsterInstance") -> None:
+    """Gives queued runs their levels as Dagster's priorities, after levels have ceased to age.
+
+    With their aged numbers they would wait behind all runs that are queued later.
+    """
+    from dagster import DagsterRunStatus, RunsFilter
+
+    try:
+        for run in instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.QUEUED])):
+            if tagging.queued_at_of(run.tags) is not None:
+                level = tagging.parse_level(run.tags.get(tagging.LEVEL, "")) or 0
+                tags = {tagging.PRIORITY: str(level), tagging.QUEUED_AT: ""}
+                instance.add_run_tags(run.run_id, tags)
+    except Exception:
+        # Runs start all the same.
+        _log.exception("runs that were queued while levels aged wait behind later ones")
 
 
 def standing(outlook: Outlook, run_id: str) -> QueuedRun | None:

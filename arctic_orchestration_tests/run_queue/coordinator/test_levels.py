@@ -8,8 +8,9 @@ import pytest
 from dagster import DagsterRun
 from dagster import DagsterRunStatus as Status
 
+from arctic_orchestration import migration_scripts, postgres_connections
 from arctic_orchestration.run_queue import levels
-from arctic_orchestration.run_queue.dagster import passes
+from arctic_orchestration.run_queue.dagster import coordinator, passes
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.run_queue.coordinator.daemon_queue import OURS, RunQueue
 from arctic_orchestration_tests.run_queue.coordinator.listening import Clock
@@ -157,3 +158,28 @@ def test_levels_of_another_cluster_are_not_written(queue: RunQueue, database: Da
         levels.request_level(tx, "elsewhere", run.run_id, 9, NOON)
     queue.iterate()
     assert queue.run(run).tags["arctic/level"] == "0"
+
+
+@pytest.mark.parametrize("groups", [{}, {"few": {"limit": 9, "match": {"job": "*"}}}])
+def test_runs_that_wait_when_the_queues_are_removed_are_not_overtaken(
+    make_queue: Callable[..., RunQueue],
+    backend: str,
+    groups: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their aged numbers are below those of all later runs; what a user gives then stays."""
+    before = make_queue(backend, {**OURS, "config": {"queues": {"urgent": {"level": 2}}}})
+    first, second = before.submit("load"), before.submit("load")
+    urgent = before.submit("load", tags={"arctic/queue": "urgent"})
+    monkeypatch.setattr(coordinator, "in_daemon", lambda: True)
+    # What the process of the daemon keeps.
+    monkeypatch.setattr(postgres_connections, "reuse_in_instance", lambda _: None)
+    monkeypatch.setattr(migration_scripts, "remember", lambda: None)
+    section = {**OURS, "config": {"max_concurrent_runs": 1, "groups": groups}}
+    queue = make_queue(backend, section)
+    later = queue.submit("load")
+    assert queue.iterate() == [urgent.run_id]
+    queue.report(urgent, Status.SUCCESS)
+    queue.instance.add_run_tags(second.run_id, {"dagster/priority": "9"})
+    order = started_one_by_one(make_queue(backend, section))
+    assert order == [second.run_id, first.run_id, later.run_id]
