@@ -61,7 +61,8 @@ _PARENT = "dagster/parent_run_id"
 _NOTHING = "nothing"
 _NAMES = re.compile(r"[\s,;]+")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
-#: the characters of a sentence in a tag: Postgres refuses values above 2704 bytes, which it indexes
+#: the characters of a sentence or a program in a tag: Postgres refuses values above 2704 bytes,
+#: which it indexes
 _LONGEST = 600
 #: the number of assets that the name of a program lists
 _NAMED_ASSETS = 3
@@ -125,7 +126,10 @@ def program_of(run: RunFacts) -> str:
             # Two sets of assets with the same beginning are two programs.
             all_of_them = hashlib.sha256("\n".join(named).encode()).hexdigest()
             what += f" and {len(named) - _NAMED_ASSETS} more ({all_of_them[:6]})"
-    return f"{run.location}: {what}" if run.location else what
+    program = f"{run.location}: {what}" if run.location else what
+    if len(program) <= _LONGEST:
+        return program
+    return f"{program[: _LONGEST - 9]} ({hashlib.sha256(program.encode()).hexdigest()[:6]})"
 
 
 def standing_of(run: RunFacts, rules: Rules) -> Standing:

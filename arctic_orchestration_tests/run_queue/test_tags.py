@@ -335,6 +335,14 @@ def test_a_program_is_a_job_or_assets(facts: RunFacts, program: str) -> None:
     assert program_of(replace(facts, assets=tuple(reversed(facts.assets)))) == program
 
 
+def test_a_program_of_long_names_is_short_and_its_own() -> None:
+    """Postgres indexes tags, and refuses values above 2,704 bytes: the run would not be queued."""
+    names = ["\U00020bb7" * 350 + end for end in "abcd"]
+    programs = {program_of(RunFacts(job="__ASSET_JOB", assets=(*names[:2], end))) for end in names}
+    assert len(programs) == len(names)
+    assert all(len(program.encode()) < 2_500 for program in programs)
+
+
 @pytest.mark.parametrize(
     "key",
     ["arctic/queue", "arctic/level", ".dagster/arctic_queued_at", "arctic/wait", "dagster/priority",
