@@ -188,7 +188,8 @@ class DaemonPasses:
         census = self._census(now)
         if not repeated:
             self._find_held(census.queued, now)
-        if self._gates is None or self._gates_until <= now:
+        # After the clock was set back, the moment is too far ahead.
+        if self._gates is None or not now < self._gates_until <= now + _GATES_LAST:
             # Rebuilt from time to time: some gates were made for runs that ended long ago.
             self._gates = Gates(
                 rules=self._rules,
@@ -225,7 +226,7 @@ class DaemonPasses:
         self._held = {
             program: until
             for program, until in self._held.items()
-            if program not in gone and now < until
+            if program not in gone and now < until <= now + _HELD_LAST
         }
 
     def _census(self, now: datetime) -> Census:

@@ -180,6 +180,21 @@ def test_what_holds_a_run_is_reported_once_and_again_when_it_changes(
     assert reported_waits(queue, run) == [window, group]
 
 
+def test_waits_are_reported_after_the_clock_was_set_back(
+    ruled: Callable[..., RunQueue], clock: Clock
+) -> None:
+    """A change from slots to a group once in five minutes, and not when tomorrow has come again."""
+    queue = ruled(max_concurrent_runs=1, groups={"few": {"limit": 1, "match": {"job": "load"}}})
+    clock.pass_(days=1)
+    first, second = queue.submit("bill"), queue.submit("load")
+    assert [queue.iterate(), queue.iterate()] == [[first.run_id], []]
+    clock.pass_(days=-1)
+    queue.report(first, Status.SUCCESS)
+    queue.submit("load", status=Status.STARTED)
+    assert queue.iterate() == []
+    assert reported_waits(queue, second)[1:] == ["group few: 1 of 1 runs are in progress"]
+
+
 def test_nothing_is_reported_of_a_run_that_starts_at_once(ruled: Callable[..., RunQueue]) -> None:
     queue = ruled(groups={"few": {"limit": 1, "match": {"job": "load"}}})
     run = queue.submit("load")
