@@ -161,6 +161,7 @@ def test_runs_of_a_queue_that_is_gone_are_counted_apart(
     ruled(queues={"low": {"match": {"job": "load"}}})
     found = listed(arctic)
     assert ([line["waiting"] for line in found["queues"]], found["in_no_queue"]) == ([0, 0], 1)
+    assert "or their queue was removed" in " ".join(arctic("queues", "list").out.split())
 
 
 def test_runs_from_before_there_were_queues_are_counted_apart(

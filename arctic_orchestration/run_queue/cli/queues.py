@@ -146,7 +146,8 @@ def _print_queues(seen: RulesDocument, active: int, limit: int | None) -> None:
     shown.print()
     if seen.in_no_queue:
         waits = "1 run waits" if seen.in_no_queue == 1 else f"{seen.in_no_queue} runs wait"
-        console().print(f"[dim]{waits} in no queue: they were queued before there were queues[/]")
+        why = "they were queued before there were queues, or their queue was removed"
+        console().print(f"[dim]{waits} in no queue: {why}[/]")
 
 
 def _print_groups(groups: Sequence[GroupDocument]) -> None:
