@@ -88,7 +88,14 @@ def _read_line(line: str, number: int, environment: dict[str, str], draft: Draft
 def _clock_changes(expression: str, wildcard: bool, zone: str, draft: Draft) -> dict[str, str]:
     """Returns the rule for clock changes, if the ticks of an expression meet any."""
     touched = meetings(expression, zone)
-    if every_hour(expression) or not (touched.in_a_gap or touched.in_a_fold):
+    if not (touched.in_a_gap or touched.in_a_fold):
+        return {}
+    if every_hour(expression):
+        if not wildcard:
+            draft.differs(
+                f"when clocks in {zone} change, cron runs a line without * at each skipped time "
+                "right after, and at the first of two equal times; here ticks follow the clock"
+            )
         return {}
     when = f"when clocks in {zone} go forward,"
     if wildcard:

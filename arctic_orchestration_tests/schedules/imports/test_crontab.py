@@ -189,6 +189,9 @@ def test_a_line_of_the_system_has_a_user() -> None:
         ("*/20 1 * * *", "both", "exact"),
         ("*/20 2 * * *", "both", "approximate"),
         ("0 * * * *", None, "exact"),
+        # All hours, but no star: each once, also in the gap.
+        ("30 0-23 * * *", None, "approximate"),
+        ("*/20 0-23 * * *", None, "exact"),
     ],
 )
 def test_clock_changes_of_new_york(expression: str, dst: str | None, outcome: str) -> None:
