@@ -11,7 +11,11 @@ from typing import Any
 
 from arctic_orchestration.errors import InvalidDefinition, shown
 from arctic_orchestration.quantities import format_duration, in_calendar
-from arctic_orchestration.schedules.imports.cron_fields import every_hour, meetings
+from arctic_orchestration.schedules.imports.cron_fields import (
+    every_hour,
+    meetings,
+    moved_by_counting,
+)
 from arctic_orchestration.schedules.imports.draft import (
     MAX_RUNTIME,
     NO_TIMEOUT,
@@ -163,13 +167,20 @@ def _moment(name: str, text: str) -> datetime:
 def _cron(text: str, zone: str, draft: Draft) -> str:
     try:
         Cron.parse({"expression": text, "timezone": zone}, field="timetable_summary")
-        skipped = not every_hour(text) and meetings(text, zone).in_a_gap
+        hourly = every_hour(text)
+        skipped = not hourly and meetings(text, zone).in_a_gap
+        moved = hourly and moved_by_counting(text, zone)
     except (InvalidDefinition, ValueError) as error:
         raise NotPossible(f"timetable_summary {shown(text)}: {error}") from None
     if skipped:
         draft.differs(
             f"when clocks in {zone} go forward, Airflow shifts a time that they skip by the "
             "length of the gap; here it is the first moment after the gap"
+        )
+    if moved:
+        draft.differs(
+            f"when clocks in {zone} change, Airflow counts the time to the next tick as if they "
+            "did not: that tick is sooner or later by the change; here it is on the clock"
         )
     return text
 

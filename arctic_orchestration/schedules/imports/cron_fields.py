@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from croniter import CroniterError, croniter
 
-from arctic_orchestration.zones import end_of_gap
+from arctic_orchestration.zones import end_of_gap, wall_to_utc
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -73,6 +73,22 @@ def meetings(expression: str, zone: str) -> Meetings:
         else:
             fold |= inside > 0
     return Meetings(gaps, ends, fold)
+
+
+def moved_by_counting(expression: str, name: str) -> bool:
+    """Returns whether clock changes move a tick that is counted in real time from the last one."""
+    zone = ZoneInfo(name)
+    for change in _changes(name):
+        ends = (change.begin, change.end)
+        old, new = ends if change.is_gap else reversed(ends)
+        with suppress(CroniterError):
+            last = croniter(expression, old, ret_type=datetime).get_prev(datetime)
+            length = croniter(expression, last, ret_type=datetime).get_next(datetime) - last
+            counted = (wall_to_utc(last, zone, fold=0) + length).astimezone(zone)
+            ticks = croniter(expression, new - _SECOND, ret_type=datetime)
+            if counted.replace(tzinfo=None) != ticks.get_next(datetime):
+                return True
+    return False
 
 
 @cache

@@ -154,3 +154,28 @@ def test_a_timetable_in_another_zone_is_noticed() -> None:
     for outside in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"):
         (reason,) = only(Source.AIRFLOW, dag(next_dagrun_run_after=outside)).reasons
         assert reason.startswith(f"next_dagrun_run_after: {outside} is no tick")
+
+
+@pytest.mark.parametrize(
+    ("expression", "zone", "reasons"),
+    [
+        ("0 * * * *", "Europe/Berlin", 0),
+        ("*/40 * * * 0", "Europe/Berlin", 0),
+        # Both changes of a year are between two ticks.
+        ("0 * * 1 *", "Europe/Berlin", 0),
+        # In 2026, Airflow 3.3's first tick after 29 March is at 01:00 on Monday, 25 October's last
+        # one at 23:00 on Sunday.
+        ("0 * * * 1-5", "Europe/Berlin", 1),
+        ("15 * 1 * *", "Europe/Berlin", 1),
+        ("0 * * * 1-5", "Asia/Kolkata", 0),
+        # Half an hour: 02:00 there is another 01:30.
+        ("0 * * * *", "Australia/Lord_Howe", 1),
+    ],
+)
+def test_an_hourly_dag_counts_across_clock_changes(
+    expression: str, zone: str, reasons: int
+) -> None:
+    """As ``CronMixin._get_next`` of Airflow, which adds the difference of two wall times."""
+    draft = only(Source.AIRFLOW, dag(timetable_summary=expression, timezone=zone))
+    assert len(draft.reasons) == reasons
+    assert all("counts the time to the next tick" in reason for reason in draft.reasons)
