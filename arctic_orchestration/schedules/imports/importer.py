@@ -131,14 +131,20 @@ def _called(value: object, keys: Sequence[str]) -> str | None:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes the texts that only YAML 1.2 reads as numbers: 1e5."""
+    """Quotes the texts that only YAML 1.2 reads as numbers, 1e5 and -.5, and escapes U+0085."""
 
     def ignore_aliases(self, _: object) -> bool:
         return True
 
+    def analyze_scalar(self, scalar: str) -> yaml.emitter.ScalarAnalysis:
+        analysis = super().analyze_scalar(scalar)
+        # In single quotes it is read as the end of a line: a space.
+        analysis.allow_single_quoted &= "\x85" not in scalar
+        return analysis
+
 
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$"),
+    re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"),
     list("-+.0123456789"),
 )
