@@ -7,10 +7,12 @@ Airflow uses croniter, so its expressions are ours.
 
 import re
 from datetime import UTC, datetime, timedelta
+from itertools import combinations
 from typing import Any
 
 from arctic_orchestration.errors import InvalidDefinition, shown
 from arctic_orchestration.quantities import format_duration, in_calendar
+from arctic_orchestration.schedules.coincidence import ever_together
 from arctic_orchestration.schedules.imports.cron_fields import (
     every_hour,
     meetings,
@@ -134,10 +136,16 @@ def _times(
             f"catchup: ticks before the import are not made up, later ones up to {_CATCH_UP:,}"
         )
     made_up = {"catch_up": "all", "catch_up_limit": _CATCH_UP} if catchup else {}
-    return [
+    times = [
         {"cron": {"expression": _cron(part, zone, draft), "timezone": zone, **made_up}}
         for part in summary.split(", ")
     ]
+    pairs = combinations([Cron.parse(time["cron"]) for time in times], 2)
+    if any(ever_together(pair, timedelta(0), draft.source) for pair in pairs):
+        draft.differs(
+            f"{summary}: where several of these times meet, Airflow makes one run, here each does"
+        )
+    return times
 
 
 def _check_next(text: str | None, times: list[dict[str, Any]], draft: Draft) -> None:

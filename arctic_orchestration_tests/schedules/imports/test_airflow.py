@@ -179,3 +179,20 @@ def test_an_hourly_dag_counts_across_clock_changes(
     draft = only(Source.AIRFLOW, dag(timetable_summary=expression, timezone=zone))
     assert len(draft.reasons) == reasons
     assert all("counts the time to the next tick" in reason for reason in draft.reasons)
+
+
+@pytest.mark.parametrize(
+    ("summary", "outcome"),
+    [
+        ("0 0 * * *, 0 0 * * 1", Outcome.APPROXIMATE),
+        ("0 12 * * 0#2, 0 12 14 * *", Outcome.APPROXIMATE),
+        ("0 0 * * *, 0 12 * * *", Outcome.EXACT),
+        ("0 0 * * 1, 0 0 * * 2", Outcome.EXACT),
+        ("0 0 1 * *, 0 0 15 * *", Outcome.EXACT),
+    ],
+)
+def test_times_that_meet_are_one_run_of_airflow(summary: str, outcome: Outcome) -> None:
+    """As ``MultipleCronTriggerTimetable`` says; here they are two."""
+    draft = only(Source.AIRFLOW, dag(timetable_summary=summary))
+    assert draft.outcome is outcome
+    assert all("Airflow makes one run" in reason for reason in draft.reasons)
