@@ -8,8 +8,8 @@ Each line is a JSON object with ``at``, a moment, and either ``event`` or ``do``
 ``partition``        ``asset``*, ``partition``, ``bytes``, ``rows``, ``metadata``,
                      ``data_version``, ``run_id``, ``backfill`` (the id of the backfill that
                      made it), ``checks`` (asset checks that its run is going to evaluate)
-``run``              ``job`` or ``assets``*, ``status``*, ``run_id``, ``location``, ``partition``,
-                     ``tags``
+``run``              ``job``, ``assets`` or both*, ``status``*, ``run_id``, ``location``,
+                     ``partition``, ``tags``
 ``check``            ``asset``*, ``check``*, ``partition``, ``passed`` (true), ``severity``
                      (``error``; ``warn``), ``blocking`` (false): of the latest arrival
 ``freshness``        ``asset``*, ``state``*: the state to which the freshness policy changes
@@ -23,7 +23,7 @@ Each line is a JSON object with ``at``, a moment, and either ``event`` or ``do``
 ``deploy``           ``file``* (beside the timeline), ``update_schedules`` (true), ``gone``
                      (targets that the code no longer has: jobs, or assets)
 ``crash``            the dispatcher dies; ``restart`` starts a new one
-``start_run``        ``job`` or ``assets``*, ``run_id``: a run that no schedule requested
+``start_run``        ``job``, ``assets`` or both*, ``run_id``: a run that no schedule requested
 ``end_run``          ``schedule`` (its latest run) or ``run_id``*, ``status`` (success),
                      ``started`` (true; false: it failed before it ever started)
 ``load``             ``value``*, ``probe`` (runs): the measured load from now on
@@ -136,9 +136,9 @@ class _OfTarget(Line):
     assets: tuple[Name, ...] = ()
 
     @model_validator(mode="after")
-    def _one_target(self) -> Self:
-        if (self.job is None) == (not self.assets):
-            raise ValueError("either job or assets")
+    def _some_target(self) -> Self:
+        if self.job is None and not self.assets:
+            raise ValueError("either job or assets, or both")
         return self
 
 

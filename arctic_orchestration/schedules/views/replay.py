@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.quantities import iso
+from arctic_orchestration.run_tags import JOB_TAG, PARENT_TAG, RUN_KEY_TAG
 from arctic_orchestration.schedules.inventory import inventories
 from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.location import Location
@@ -24,6 +25,7 @@ from arctic_orchestration.schedules.simulator import (
     declared_by,
     simulate,
 )
+from arctic_orchestration.schedules.simulator.world import ASSET_JOB
 from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.tables import events, holders, job_events, jobs, launches
@@ -113,13 +115,12 @@ def line_of(event: Event, location: Location) -> dict[str, Any] | None:
                 "data_version": event.data_version, **common,
             }  # fmt: skip
         case EventKind.RUN:
-            of = {"assets": list(event.assets)} if event.assets else {"job": event.subject}
-            # Those of Dagster and of this package would connect it with jobs of the recording.
-            tags = {
-                key: value
-                for key, value in event.tags.items()
-                if not key.startswith(("arctic/", "dagster/", ".dagster/"))
-            }
+            of: dict[str, Any] = {"assets": list(event.assets)} if event.assets else {}
+            if event.subject != ASSET_JOB:
+                of["job"] = event.subject
+            # These would connect it with jobs of the recording.
+            apart = (JOB_TAG, RUN_KEY_TAG, PARENT_TAG)
+            tags = {key: value for key, value in event.tags.items() if key not in apart}
             elsewhere = event.location if event.location != location.name else None
             line = {
                 "event": "run", "status": event.status and event.status.value,

@@ -6,12 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from arctic_orchestration.errors import InvalidInput, NotFound
+from arctic_orchestration.event_log.event import Event, EventKind, RunStatus
 from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.store import ScheduleStore
-from arctic_orchestration.schedules.triggers import on
+from arctic_orchestration.schedules.triggers import AnyTrigger, on
 from arctic_orchestration.schedules.views.why_not import why_not
 from arctic_orchestration.schedules.views.why_not_answer import WhyNot
 from arctic_orchestration.state.audit import Actor
@@ -51,6 +52,34 @@ def test_a_window_that_held_it_is_simulated_again(world: MakeWorld) -> None:
     launched = answer_at(here, 4 * HOUR)
     assert launched.cause == "launched"
     assert launched.answer.startswith("it did launch: job ")
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        on.run("load"),
+        on.run("load", assets=["m"]),
+        on.run(assets=["m"]),
+        on.run("load", tags={"dagster/schedule_name": "nightly"}),
+        on.run("load", tags={"arctic/schedule": "loads"}),
+    ],
+)
+def test_a_run_of_a_job_that_makes_assets_is_simulated_again(
+    world: MakeWorld, trigger: AnyTrigger
+) -> None:
+    """By its job, its assets and its tags; its own job, of the recording, is not simulated."""
+    here = world([schedule(trigger=trigger, constraints=[only.window("04:00", "05:00")])])
+    tags = {"dagster/schedule_name": "nightly", "arctic/schedule": "loads", "arctic/job": "x"}
+    run = Event(
+        kind=EventKind.RUN, subject="load", at=at(HOUR), storage_id=1, run_id="r",
+        status=RunStatus.SUCCESS, location="here", assets=("m",), tags=tags, started=True,
+    )  # fmt: skip
+    here.feed.events.append(run)
+    here.tick(HOUR)
+    here.tick(4 * HOUR)
+
+    found = answer_at(here, 2 * HOUR)
+    assert (found.source, found.cause) == ("simulation", "window")
 
 
 def test_a_run_of_the_target_that_was_active_held_it(world: MakeWorld) -> None:
