@@ -1,4 +1,4 @@
-"""Reads YAML and JSON strictly, with errors that name the line.
+"""Reads YAML and JSON strictly, with errors that name the line; writes YAML that it reads again.
 
 YAML is read with the plain scalars of its version 1.2: ``22:00`` is text and not 1320, ``on`` is
 text and not true, a date is text. Easily overlooked errors are refused: a duplicate key, a second
@@ -212,3 +212,28 @@ def _characters(node: object) -> int:
 def _line(text: str, number: int) -> str:
     lines = text.splitlines()
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+
+def dump(document: object) -> str:
+    """Returns YAML that :func:`load` reads as the document."""
+    return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes the texts that only YAML 1.2 reads as numbers, 1e5 and -.5, and escapes U+0085."""
+
+    def ignore_aliases(self, _: object) -> bool:
+        return True
+
+    def analyze_scalar(self, scalar: str) -> yaml.emitter.ScalarAnalysis:
+        analysis = super().analyze_scalar(scalar)
+        # In single quotes it is read as the end of a line: a space.
+        analysis.allow_single_quoted &= "\x85" not in scalar
+        return analysis
+
+
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"),
+    list("-+.0123456789"),
+)

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.constraints import only
 from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.schedule_file import read_schedules
 from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.schedules.views import listing
 from arctic_orchestration.state.tables import schedules
@@ -56,11 +57,14 @@ def test_a_schedule_is_shown_with_its_definition_and_history(
     world: MakeWorld, arctic: Command
 ) -> None:
     """The definition is YAML that could be applied."""
-    world([schedule(constraints=[only.delay("5m")])])
+    texts = {"batch": "1e5", "at": "-.5", "code": "007"}
+    made = schedule(constraints=[only.delay("5m")], properties=texts)
+    world([made])
     arctic("schedules", "suspend", "s")
     result = arctic("schedules", "show", "s")
     assert result.code == 0
-    assert "duration: 5m" in result.out
+    shown = result.out[result.out.index("schedules:") : result.out.index("history")]
+    assert read_schedules(shown, name="x") == [made]
     assert "declared in the code" in result.out
     document = json.loads(arctic("schedules", "show", "s", "--json").out)
     assert document["status"] == "suspended"

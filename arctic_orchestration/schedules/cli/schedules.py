@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.console.actor import actor
@@ -39,6 +38,7 @@ from arctic_orchestration.schedules.views.listing import (
 )
 from arctic_orchestration.schedules.views.schedule_filter import ScheduleFilter
 from arctic_orchestration.schedules.views.texts import one_line
+from arctic_orchestration.yaml_file import dump
 
 app = typer.Typer(no_args_is_help=True)
 app.command("apply")(apply.apply)
@@ -270,7 +270,7 @@ def _show(listed: ListedSchedule) -> None:
     # Imports Pygments, which no other command needs.
     from rich.syntax import Syntax
 
-    form = yaml.safe_dump([listed.schedule.to_form()], sort_keys=False, allow_unicode=True)
+    form = dump([listed.schedule.to_form()])
     text = visible(f"schedules:\n{form}".rstrip(), lines=True)
     out.print(Syntax(text, "yaml", theme="ansi_dark", background_color="default"))
 

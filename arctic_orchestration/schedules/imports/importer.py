@@ -1,13 +1,10 @@
 """Turns the file of another scheduler into a file of schedules, with a report of each object."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Any
-
-import yaml
 
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.schedules.imports.airflow import read_dag
@@ -15,7 +12,7 @@ from arctic_orchestration.schedules.imports.cdap import read_schedule
 from arctic_orchestration.schedules.imports.crontab import read_crontab
 from arctic_orchestration.schedules.imports.databricks import read_job
 from arctic_orchestration.schedules.imports.draft import Draft, Fields, Names, NotPossible, Options
-from arctic_orchestration.yaml_file import load
+from arctic_orchestration.yaml_file import dump, load
 
 
 class Source(StrEnum):
@@ -39,13 +36,7 @@ class Import:
 
     def to_yaml(self) -> str:
         """Returns the file of schedules for ``arctic schedules apply``."""
-        return yaml.dump(
-            {"schedules": self.forms},
-            Dumper=_Dumper,
-            sort_keys=False,
-            allow_unicode=True,
-            width=100,
-        )
+        return dump({"schedules": self.forms})
 
     def to_json(self) -> dict[str, Any]:
         return {"schedules": self.forms, "report": [draft.to_json() for draft in self.drafts]}
@@ -128,23 +119,3 @@ def _called(value: object, keys: Sequence[str]) -> str | None:
             if isinstance(place.get(key), (str, int)):
                 return str(place[key])
     return None
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes the texts that only YAML 1.2 reads as numbers, 1e5 and -.5, and escapes U+0085."""
-
-    def ignore_aliases(self, _: object) -> bool:
-        return True
-
-    def analyze_scalar(self, scalar: str) -> yaml.emitter.ScalarAnalysis:
-        analysis = super().analyze_scalar(scalar)
-        # In single quotes it is read as the end of a line: a space.
-        analysis.allow_single_quoted &= "\x85" not in scalar
-        return analysis
-
-
-_Dumper.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"),
-    list("-+.0123456789"),
-)
