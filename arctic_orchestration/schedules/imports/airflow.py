@@ -140,6 +140,11 @@ def _times(
         {"cron": {"expression": _cron(part, zone, draft), "timezone": zone, **made_up}}
         for part in summary.split(", ")
     ]
+    if len(times) > 1 and not catchup:
+        draft.differs(
+            f"{summary}: after an outage, Airflow makes up the latest of all these times, and here "
+            "the latest of each is made up"
+        )
     pairs = combinations([Cron.parse(time["cron"]) for time in times], 2)
     if any(ever_together(pair, timedelta(0), draft.source) for pair in pairs):
         draft.differs(
