@@ -20,10 +20,10 @@ from pyiceberg.table import Table
 
 from arctic_orchestration.compaction.commit.orphaned_outputs import Protected, protected_paths
 from arctic_orchestration.compaction.planning.policy import Policy
+from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.budget import held_queues, spend
 from arctic_orchestration.compaction.queue.queues import QueueState
 from arctic_orchestration.compaction.table_pool import Ended, TableJobs, TablePool
-from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.lake.upkeep.maintenance import expire_snapshots, remove_orphans
 from arctic_orchestration.lake.upkeep.manifest_rewriting import rewrite_manifests
@@ -32,9 +32,7 @@ from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import (
     compaction_queues,
     compaction_tables,
-    compaction_tasks,
     compaction_upkeep,
-    is_live,
 )
 from arctic_orchestration.state.database import Database
 
@@ -162,9 +160,11 @@ class Upkeep:
             ).one_or_none()
             if row is None:
                 return False
-            keep = planned_from(tx, name)
             # Files that are being written must not seem old.
             until = dialect.not_ahead(tx, now)
+        # An error here does not undo that.
+        with self._database.read() as tx:
+            keep = planned_from(tx, name)
         began, done, failed = time.monotonic(), list[str](), list[Exception]()
         table = load_table(self._catalog, name)
         # The planner may have read earlier properties, or the present ones may be invalid.
@@ -275,10 +275,7 @@ class Protection:
 
 def planned_from(tx: sa.Connection, table: str) -> set[int]:
     """Returns the snapshots of live tasks: their commits are checked from there to the head."""
-    query = sa.select(compaction_tasks.c.file_group).where(
-        compaction_tasks.c.table_name == table, is_live
-    )
-    return {FileGroup.from_json(text).snapshot_id for text in tx.execute(query).scalars()}
+    return {group.snapshot_id for group in task_store.live_groups(tx, table)}
 
 
 def _is_wanted() -> sa.ColumnElement[bool]:

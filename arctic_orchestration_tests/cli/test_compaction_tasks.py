@@ -16,6 +16,7 @@ from arctic_orchestration.compaction.work.attempt import MergedFile
 from arctic_orchestration.console.actor import person
 from arctic_orchestration_tests.cli.compacting import ON_SQLITE, SmallLake, lake, line_of
 from arctic_orchestration_tests.cli.conftest import Outcome
+from arctic_orchestration_tests.compaction.test_odd_rows import spoil
 from arctic_orchestration_tests.present import present
 
 __all__ = ["lake"]
@@ -140,6 +141,19 @@ def test_the_files_of_a_task_in_quarantine_can_be_planned_again(
     lake.tick()
     (anew,) = lake.tasks(TaskState.PLANNED)
     assert (anew.digest, anew.id != task.id) == (task.digest, True)
+
+
+def test_files_that_cannot_be_read_are_one_line(lake: SmallLake, arctic: Command) -> None:
+    """As those that another version has stored."""
+    lake.table("lake.flights", 3)
+    lake.tick()
+    task = lake.fail("a broken file", final=True).task.id
+    spoil(lake.database, task)
+    for command in (("show", task), ("show", task, "--json"), ("retry", task)):
+        refused = arctic("compaction", "tasks", *command)
+        assert (refused.code, refused.out) == (2, "")
+        text = f"error: the stored files of task {task} cannot be read: KeyError"
+        assert text in " ".join(refused.err.split())
 
 
 def test_a_waiting_task_can_be_taken_back(lake: SmallLake, arctic: Command) -> None:

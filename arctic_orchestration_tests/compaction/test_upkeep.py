@@ -33,6 +33,7 @@ from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import compaction_budgets
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import Lake
+from arctic_orchestration_tests.compaction.test_odd_rows import spoil
 from arctic_orchestration_tests.patience import until
 from arctic_orchestration_tests.present import present
 
@@ -227,6 +228,19 @@ def test_a_queue_that_is_paused_closed_or_overdrawn_waits(kept: Kept) -> None:
     lasted = (row.spent_at - kept.now).total_seconds()
     assert lasted > 0
     assert row.spent_seconds == pytest.approx(60 - 90 + lasted / 2, abs=1e-3)
+
+
+def test_files_of_a_task_that_cannot_be_read_fail_the_upkeep_of_their_table(kept: Kept) -> None:
+    """It is tried again after an hour, and not in each round."""
+    for name in ("lake.a", "lake.b"):
+        kept.table(name, expire_snapshots="7d")
+    _, offered = offer_now(kept.database, kept.lake.catalog, "lake.a", kept.now, force=True)
+    (task,) = present(offered).taken
+    spoil(kept.database, task)
+    assert kept.tick() == UpkeepCounts(done=1, failed=1)
+    text = f"failed: LakeError: the stored files of task {task} cannot be read: KeyError"
+    assert present(kept.text("lake.a")).startswith(text)
+    assert kept.tick(timedelta(minutes=30)) == UpkeepCounts()
 
 
 def test_a_table_that_fails_does_not_keep_the_others_and_is_tried_again(kept: Kept) -> None:

@@ -21,7 +21,13 @@ from arctic_orchestration.compaction.queue.quarantine import quarantine
 from arctic_orchestration.compaction.queue.task import Task, TaskKind, TaskState
 from arctic_orchestration.compaction.work.attempt import Attempt, AttemptState
 from arctic_orchestration.compaction.work.attempts import Time
-from arctic_orchestration.errors import InvalidInput, NotFound, Refused, TransitionRefused
+from arctic_orchestration.errors import (
+    InvalidInput,
+    LakeError,
+    NotFound,
+    Refused,
+    TransitionRefused,
+)
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.compaction_tables import (
@@ -84,10 +90,10 @@ def merged_tasks(
     found = []
     for row in rows:
         try:
-            group = FileGroup.from_json(row["file_group"])
-        except ValueError as error:
+            group = task_store.read_group(row["id"], row["file_group"])
+        except LakeError as error:
             if unreadable is not None:
-                unreadable.append(f"the stored files of task {row['id']} cannot be read: {error}")
+                unreadable.append(str(error))
             continue
         attempt = attempts[row["attempt_id"]]
         found.append(MergedTask(task=Task.from_row(row), group=group, attempt=attempt))

@@ -15,13 +15,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.work.attempts import Time
-from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.state.compaction_tables import (
     attempt_in_state,
     compaction_attempts,
-    compaction_tasks,
-    is_live,
     is_uncleaned,
 )
 from arctic_orchestration.state.dialect import database_time
@@ -152,11 +150,7 @@ def protected_paths(tx: sa.Connection, table: str) -> Protected:
 
 def _read_by(tx: sa.Connection, table: str) -> Iterator[str]:
     """Yields the data files and deletes of live tasks."""
-    query = sa.select(compaction_tasks.c.file_group).where(
-        compaction_tasks.c.table_name == table, is_live
-    )
-    for text in tx.execute(query).scalars():
-        group = FileGroup.from_json(text)
+    for group in task_store.live_groups(tx, table):
         yield from (file.path for file in group.files)
         yield from (delete.path for delete in group.delete_files)
 

@@ -15,7 +15,7 @@ from arctic_orchestration.compaction.queue.task import (
     TaskState,
     check_move,
 )
-from arctic_orchestration.errors import InvalidInput, NotFound, TransitionRefused
+from arctic_orchestration.errors import InvalidInput, LakeError, NotFound, TransitionRefused
 from arctic_orchestration.lake.file_groups import FileGroup
 from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.compaction_tables import (
@@ -24,6 +24,7 @@ from arctic_orchestration.state.compaction_tables import (
     compaction_task_files,
     compaction_tasks,
     in_state,
+    is_live,
     is_planned,
 )
 
@@ -88,9 +89,36 @@ def tasks(
 
 
 def group_of(tx: sa.Connection, id: str) -> FileGroup:
-    """Returns the files of a task, and the deletes that applied to them when it was planned."""
+    """Returns the files of a task, and the deletes that applied to them when it was planned.
+
+    Errors:
+        LakeError: see :func:`read_group`.
+    """
     query = sa.select(compaction_tasks.c.file_group).where(compaction_tasks.c.id == id)
-    return FileGroup.from_json(tx.execute(query).scalar_one())
+    return read_group(id, tx.execute(query).scalar_one())
+
+
+def live_groups(tx: sa.Connection, table: str) -> list[FileGroup]:
+    """Returns the files of the live tasks of a table.
+
+    Errors:
+        LakeError: see :func:`read_group`.
+    """
+    col = compaction_tasks.c
+    query = sa.select(col.id, col.file_group).where(col.table_name == table, is_live)
+    return [read_group(id, text) for id, text in tx.execute(query)]
+
+
+def read_group(id: str, text: str) -> FileGroup:
+    """Returns the stored files of a task.
+
+    Errors:
+        LakeError: they cannot be read; another version of the package may have written them.
+    """
+    try:
+        return FileGroup.from_json(text)
+    except ValueError as error:
+        raise LakeError(f"the stored files of task {id} cannot be read: {error}") from error
 
 
 def history(tx: sa.Connection, id: str) -> list[Move]:
