@@ -269,12 +269,18 @@ def _labeled(keys: Sequence[sa.ColumnElement[Any]]) -> list[sa.ColumnElement[Any
 
 
 def _among(rows: WaitRows, keys: Sequence[Sequence[Any]]) -> sa.ColumnElement[bool]:
-    if len(rows.keys) == 1:
-        return rows.keys[0].in_([key for (key,) in keys])
+    *same, last = rows.keys
+    lasts: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    for *first, key in keys:
+        lasts[tuple(first)].append(key)
+    # A term for each key would be too deep for SQLite in a long page.
     return sa.or_(
         *(
-            sa.and_(*(column == value for column, value in zip(rows.keys, key, strict=True)))
-            for key in keys
+            sa.and_(
+                *(column == value for column, value in zip(same, first, strict=True)),
+                last.in_(found),
+            )
+            for first, found in lasts.items()
         )
     )
 

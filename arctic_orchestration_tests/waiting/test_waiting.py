@@ -13,11 +13,12 @@ from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.schedules.views import waits as schedules
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs, locations
-from arctic_orchestration.waiting.reader import waiting, waiting_by_cause
+from arctic_orchestration.waiting.reader import MOST, waiting, waiting_by_cause
 from arctic_orchestration.waiting.rooms import ROOMS
 from arctic_orchestration.waiting.views import WaitingByCause, WaitPage
 from arctic_orchestration.waiting.wait_filter import Cursor, WaitFilter
 from arctic_orchestration.waits import Certainty, Until, WaitKind, command
+from arctic_orchestration_tests.consumers.arrivals import Log, engine_of
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS
 from arctic_orchestration_tests.schedules.simulated import at
 from arctic_orchestration_tests.waiting.planted import NOW, ODD, tomorrow
@@ -133,6 +134,18 @@ def test_pages_have_everything_once_in_the_same_order(planted: Database) -> None
         if after is None:
             break
     assert pages == whole
+
+
+def test_the_longest_page_is_full(state: Database) -> None:
+    """Of partitions, which two columns identify: each with the details of its own."""
+    log = Log()
+    log.arrives(*(f"{number:04}" for number in range(1_002)))
+    for name in ("totals", "report"):
+        engine_of(state, log, name=name).read_on(at_most=2)
+    found = page(state, limit=MOST)
+    assert found.troubles == ()
+    assert len({wait.name for wait in found.waits}) == MOST
+    assert {wait.reason for wait in found.waits} == {"waits for its consumer"}
 
 
 def test_filters_select_by_kind_location_cause_and_text(planted: Database) -> None:

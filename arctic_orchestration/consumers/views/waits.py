@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from arctic_orchestration.consumers.partition import PartitionState
 from arctic_orchestration.consumers.store import IS_THERE
 from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.state import dialect
 from arctic_orchestration.state.consumer_tables import (
     consumer_leases,
     consumer_partitions,
@@ -107,15 +108,14 @@ def _described(
             consumer_leases,
             (lease.consumer_id == _p.consumer_id) & (lease.token == _p.token),
         )
-        .where(sa.or_(*(_is(row) for row in rows)))
+        # Some more, where two consumers have the same key.
+        .where(
+            dialect.among(tx, _p.consumer_id, {row.keys[0] for row in rows}),
+            dialect.among(tx, _p.partition, {row.keys[1] for row in rows}),
+        )
     )
     found = {(row.consumer_id, row.partition): row for row in tx.execute(query)}
     return describe_each(rows, lambda row: _details(found[row.keys], scope.now))
-
-
-def _is(row: WaitRow) -> sa.ColumnElement[bool]:
-    consumer_id, partition = row.keys
-    return sa.and_(_p.consumer_id == consumer_id, _p.partition == partition)
 
 
 def _details(row: Any, now: datetime) -> Details:
