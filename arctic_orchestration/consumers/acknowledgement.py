@@ -28,7 +28,10 @@ _as_arrived: Mapping[str, Any] = {
     "details": _p.next_details, "attempts": 0, "not_before": None, "reason": "",
     "existed": sa.false(),
 }  # fmt: skip
-_and_before: Mapping[str, Any] = {"arrivals": _p.arrivals + _p.next_arrivals}
+_and_before: Mapping[str, Any] = {
+    "arrivals": _p.arrivals + _p.next_arrivals,
+    "first_at": sa.case((_p.next_first_at < _p.first_at, _p.next_first_at), else_=_p.first_at),
+}
 
 
 def acknowledge(tx: sa.Connection, these: Which, now: datetime) -> int:

@@ -67,7 +67,7 @@ class _Entry:
         if self.state == PartitionState.LEASED:
             # Its owner may have read the previous state: it is delivered again afterwards.
             self.next_arrivals = (self.next_arrivals or 0) + 1
-            self.next_first_at = self.next_first_at or event.at
+            self.next_first_at = min(self.next_first_at or event.at, event.at)
             self.next_number, self.next_at, self.next_details = number, event.at, details
             return
         if self.state == PartitionState.WAITING:

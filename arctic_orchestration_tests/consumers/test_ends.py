@@ -50,3 +50,22 @@ def test_a_read_in_progress_stores_nothing_beyond_the_new_end(
     engine = engine_of(state, log, clock)
     with engine.consume() as partitions:
         assert partitions.keys == ["early"]
+
+
+def test_what_arrived_during_a_lease_stays_by_the_earliest_of_its_moments(
+    state: Database, log: Log, clock: Clock
+) -> None:
+    """A writer whose clock is behind announces it last; whatever the end of the lease is."""
+    engine = engine_of(state, log, clock)
+    log.arrives("acknowledged", "put back", at=LATER)
+    with engine.consume() as partitions:
+        log.arrives("acknowledged", "put back", at=LATER)
+        log.arrives("acknowledged", "put back")
+        engine.read_on()
+        partitions.put_back("put back")
+    engine = engine_of(state, log, clock, until=MOMENT)
+    with engine.consume() as partitions:
+        assert {one.key: one.first_at for one in partitions} == {
+            "acknowledged": NOON,
+            "put back": NOON,
+        }
