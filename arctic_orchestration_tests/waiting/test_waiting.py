@@ -5,11 +5,18 @@ import json
 import subprocess
 import sys
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from arctic_orchestration.errors import InvalidInput
+from arctic_orchestration.schedules import control
+from arctic_orchestration.schedules.constraints import only
+from arctic_orchestration.schedules.location import locked as place_of
+from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.store import ScheduleStore
+from arctic_orchestration.schedules.triggers import on
 from arctic_orchestration.schedules.views import waits as schedules
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.tables import jobs, locations
@@ -20,7 +27,7 @@ from arctic_orchestration.waiting.wait_filter import Cursor, WaitFilter
 from arctic_orchestration.waits import Certainty, Until, WaitKind, command
 from arctic_orchestration_tests.consumers.arrivals import Log, engine_of
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS
-from arctic_orchestration_tests.schedules.simulated import at
+from arctic_orchestration_tests.schedules.simulated import World, at
 from arctic_orchestration_tests.waiting.planted import NOW, ODD, tomorrow
 
 
@@ -120,6 +127,36 @@ def test_each_wait_says_who_holds_it_until_when_and_what_helps(planted: Database
 
 def known(moment: object, event: str) -> Until:
     return Until(certainty=Certainty.KNOWN, at=moment, event=event)
+
+
+def test_a_suspension_holds_only_the_jobs_that_it_stops(state: Database) -> None:
+    """Not one that drains: a window holds it, and resuming its schedule would not help."""
+    arrives, night = on.partitions("raw/a"), only.window("22:00", "06:00", timezone="Asia/Tokyo")
+    modes = ("drain", "backlog")
+    common: dict[str, Any] = {
+        "target": "job",
+        "trigger": arrives,
+        "constraints": [night],
+        "enabled": True,
+    }
+    world = World(state, [Schedule(name=mode, suspend_mode=mode, **common) for mode in modes])
+    world.tick(0)
+    world.feed.arrive("raw/a", "monday")
+    world.tick(10)
+    with state.begin() as tx:
+        place = place_of(tx, "default", "here")
+        for mode in modes:
+            control.suspend(tx, ScheduleStore(), place, mode, at(20))
+    world.tick(21)
+    shown = {
+        wait.name: (
+            wait.cause,
+            [one.kind for one in wait.held_by],
+            any("schedules enable" in action for action in wait.actions),
+        )
+        for wait in page(state).waits
+    }
+    assert shown == {"drain": ("window", [], False), "backlog": ("suspended", ["pause"], True)}
 
 
 def test_pages_have_everything_once_in_the_same_order(planted: Database) -> None:

@@ -180,7 +180,8 @@ def _details(row: WaitRow, around: _Around) -> Details:
         return Details(until=expires, actions=(explain, cancel), reason=reason)
     actions = [explain, command("jobs", "launch", job.id, options=here), cancel]
     held = list(around.holders.get(job.held_by, ()))
-    if job.status == "suspended":
+    # Jobs of a schedule that drains, and launched ones, go on through the constraints.
+    if job.status == "suspended" and row.cause in ("suspended", "trigger"):
         actions.insert(1, command("schedules", "enable", row.name, options=here))
         held += filter(None, [around.suspensions.get(job.schedule_id)])
     return Details(
