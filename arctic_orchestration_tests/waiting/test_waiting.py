@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.planning.policy import DISABLED
+from arctic_orchestration.compaction.queue.offers import offer
+from arctic_orchestration.compaction.work import attempts
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.schedules import control
 from arctic_orchestration.schedules.constraints import only
@@ -25,9 +29,12 @@ from arctic_orchestration.waiting.rooms import ROOMS
 from arctic_orchestration.waiting.views import WaitingByCause, WaitPage
 from arctic_orchestration.waiting.wait_filter import Cursor, WaitFilter
 from arctic_orchestration.waits import Certainty, Until, WaitKind, command
+from arctic_orchestration_tests.compaction.stored import planned, seen
 from arctic_orchestration_tests.consumers.arrivals import Log, engine_of
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS
+from arctic_orchestration_tests.present import present
 from arctic_orchestration_tests.schedules.simulated import World, at
+from arctic_orchestration_tests.standing_clock import Clock
 from arctic_orchestration_tests.waiting.planted import NOW, ODD, tomorrow
 
 
@@ -183,6 +190,28 @@ def test_the_longest_page_is_full(state: Database) -> None:
     assert found.troubles == ()
     assert len({wait.name for wait in found.waits}) == MOST
     assert {wait.reason for wait in found.waits} == {"waits for its consumer"}
+
+
+def test_tables_that_are_left_alone_wait_for_nothing(state: Database) -> None:
+    """One whose property switches compaction off, and one that was dropped, with its tasks."""
+    with state.begin() as tx:
+        for table in ("lake.off", "lake.bad", "lake.gone"):
+            seen(tx, table, now=at(0))
+            tables.make_due(tx, table, "a commit", at(1))
+        for table, refused in (("lake.off", DISABLED), ("lake.bad", "level: got -1")):
+            tables.record_check(
+                tx, table, due_number=1, snapshot_id=1, reason=refused, now=at(2), refused=refused
+            )
+        offer(tx, "lake.gone", [planned("a", "b")], at(3), max_attempts=1)
+        claim = present(attempts.claim(tx, [], "w", table="lake.gone", time=Clock(at(3))))
+        attempts.failed(tx, claim.attempt_id, claim.token, "bad page", time=Clock(at(4)))
+    shown = [(wait.cause, wait.name) for wait in page(state).waits]
+    assert sorted(shown) == [
+        ("plan", "lake.gone"), ("quarantined", "lake.gone"), ("refused", "lake.bad"),
+    ]  # fmt: skip
+    with state.begin() as tx:
+        tables.table_gone(tx, "lake.gone", at(5))
+    assert [wait.id for wait in page(state).waits] == ["lake.bad"]
 
 
 def test_filters_select_by_kind_location_cause_and_text(planted: Database) -> None:

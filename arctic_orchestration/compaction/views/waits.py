@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.compaction import tables
+from arctic_orchestration.compaction.planning.policy import DISABLED
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.queue.task import Task, TaskState
 from arctic_orchestration.compaction.views.task_waits import QueueNow, Waiting, queue_now, wait_of
@@ -47,7 +48,10 @@ def wait_rows() -> tuple[WaitRows, ...]:
     """
     resting = sa.select(compaction_rests.c.table_name).where(compaction_rests.c.rests_until > NOW)
     waits = (is_live, in_state("planned", "failed", "merged"))
-    given_up = (in_state("quarantined"), _task.table_name.in_(resting))
+    gone = sa.select(_table.name).where(_table.gone_at.is_not(None))
+    given_up = (
+        in_state("quarantined"), _task.table_name.in_(resting), _task.table_name.not_in(gone)
+    )  # fmt: skip
     return (_tasks(waits), _tasks(given_up), _tables(resting))
 
 
@@ -126,14 +130,15 @@ def _actions(task: Task, *actions: str) -> tuple[str, ...]:
 
 def _tables(resting: sa.Select[Any]) -> WaitRows:
     rests, files = _table.rests_until > NOW, _table.name.in_(resting)
+    # One that its property excludes waits for nothing.
+    refused = _table.refused != DISABLED
     waits = sa.or_(
-        _table.refused.is_not(None), rests, files, _table.commit_trouble.is_not(None),
-        _table.due_since.is_not(None),
-    )  # fmt: skip
+        refused, rests, files, _table.commit_trouble.is_not(None), _table.due_since.is_not(None)
+    )
     full = _table.due_since.is_not(None) & (_table.due_since <= _table.looked_at)
     draining = _queue_state(_table.queue) == "draining"
     causes = (
-        (_table.refused.is_not(None), sa.literal("refused"), _table.refused),
+        (refused, sa.literal("refused"), _table.refused),
         (rests, sa.literal("rest"), _table.rest_reason),
         (_table.commit_trouble.is_not(None), sa.literal("commit_trouble"), _table.commit_trouble),
         (full & draining, sa.literal("draining:") + _table.queue, _table.looked_reason),
