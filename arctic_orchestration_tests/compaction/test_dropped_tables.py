@@ -10,6 +10,7 @@ from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.commit import commits
 from arctic_orchestration.compaction.commit.cleaner import clean
 from arctic_orchestration.compaction.commit.committer import Committer, _replacement
+from arctic_orchestration.compaction.planning.catalog_planner import Planner
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.work import attempt_lookup, attempts
 from arctic_orchestration.lake.replacing.replace import replace_files
@@ -66,6 +67,22 @@ def test_a_new_table_of_the_name_does_not_rest_for_the_one_before(world: World) 
     row = world.row("lake.busy")
     assert (row.gone_at, row.rests_until, row.rest_reason, row.failures) == (None, None, None, 0)
     assert (row.next_commit_at, row.commit_trouble) == (None, None)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_table_that_comes_back_as_it_was_is_planned_again(world: World, restarts: bool) -> None:
+    """Its waiting tasks were canceled, and neither a snapshot nor an interval makes new ones."""
+    never = {"minor__interval": "never", "major__interval": "never"}
+    world.lake.table("lake.busy", files=12, **never)
+    world.tick(minutes=10)
+    world.lake.catalog.rename_table("lake.busy", "lake.x")
+    world.tick(minutes=3)
+    assert world.waiting() == {"lake.x": 12}
+    world.lake.catalog.rename_table("lake.x", "lake.busy")
+    if restarts:
+        world.planner = Planner(world.database, world.lake.catalog)
+    assert world.tick(minutes=3).offered == 1
+    assert world.waiting() == {"lake.busy": 12}
 
 
 @pytest.mark.parametrize("other", ["none", "late", "at once"])

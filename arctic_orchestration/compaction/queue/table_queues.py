@@ -73,7 +73,10 @@ def see_table(
     found = lock_table(tx, table)
     seen: dict[str, Any] = {"level": level, "seen_at": now, "gone_at": None}
     _assign(tx, found, found.mapped_to, queue, now, seen)
-    if found.looked_at is not None and found.level != level:
+    if found.gone_at is not None:
+        # Its waiting tasks were canceled, and it may be as it was when it was planned last.
+        make_due(tx, table, "the catalog has it again", now)
+    elif found.looked_at is not None and found.level != level:
         # Waiting tasks have the level of their plan until the next one.
         make_due(tx, table, f"its level is {level}", now)
     return lock_table(tx, table)
