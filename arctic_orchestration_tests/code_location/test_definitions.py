@@ -255,6 +255,16 @@ def test_loading_a_location_touches_no_database(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_tables_whose_names_make_no_op_have_no_asset() -> None:
+    """Nor has the second of two that would have one op: the location is loaded all the same."""
+    tables = ["nyc.a-b", "nyc.a_b", "nyc.d e", "nyc.käse", "nyc.50%", "nyc.f"]
+    location = Arctic(compaction=Compaction(tables=tables)).definitions()
+    dg.Definitions.validate_loadable(location)
+    keys = location.get_repository_def().asset_graph.get_all_asset_keys()
+    compacted = {key.path[-1] for key in keys if "compaction" in key.path}
+    assert compacted == {"a-b", "f"}
+
+
 def test_all_parts_come_by_one_way() -> None:
     """Schedules, tasks, consumers and compaction; none of their names collide."""
 

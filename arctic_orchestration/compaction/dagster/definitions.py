@@ -5,6 +5,7 @@ The sensor ``arctic_compaction`` is planner, committer and housekeeping: its tic
 merge the files; the sensor requests them when a queue has work and too few workers.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,7 +14,7 @@ import dagster as dg
 
 from arctic_orchestration.compaction.commit.records import RETENTION, SHORTEST_RETENTION
 from arctic_orchestration.compaction.dagster.sensor import CompactionSensor
-from arctic_orchestration.compaction.dagster.table_metrics import table_asset
+from arctic_orchestration.compaction.dagster.table_metrics import key_of, table_asset
 from arctic_orchestration.compaction.dagster.worker_job import worker_job
 from arctic_orchestration.compaction.planning.scope import EVERYTHING, Mode, Scope
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
@@ -70,8 +71,11 @@ class Compaction:
         """
         scope = self._checked_scope()
         job = worker_job(self.settings, self.spark or pyspark_resource(self.settings))
+        # Dagster names the op of an asset after its key, and refuses the others.
+        names = {key_of(name).to_python_identifier(): name for name in reversed(scope.names)}
+        own = [name for op, name in names.items() if re.fullmatch("[A-Za-z0-9_]+", op)]
         return dg.Definitions(
-            assets=[table_asset(name, self.settings) for name in scope.names],
+            assets=[table_asset(name, self.settings) for name in own],
             jobs=[job],
             sensors=[CompactionSensor(self, scope, job)],
         )
