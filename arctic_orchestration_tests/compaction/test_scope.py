@@ -10,17 +10,18 @@ from arctic_orchestration.errors import InvalidInput
     ("pattern", "covered"),
     [
         ("nyc.flights", {"nyc.flights"}),
-        ("nyc.*", {"nyc.flights", "nyc.raw.flights"}),
+        ("nyc.*", {"nyc.flights", "nyc.raw.flights", "nyc.t[1]"}),
         ("*.flights", {"nyc.flights", "nyc.raw.flights"}),
-        ("*", {"nyc.flights", "nyc.raw.flights", "sfo.weather"}),
+        ("*", {"nyc.flights", "nyc.raw.flights", "sfo.weather", "nyc.t[1]"}),
         ("nyc", set()),
         ("NYC.*", set()),
+        ("nyc.t[1]", {"nyc.t[1]"}),
     ],
 )
 def test_a_pattern_matches_the_whole_name(pattern: str, covered: set[str]) -> None:
     """A star stands for dots too; letters have their case."""
     scope = Scope.of([pattern], "run")
-    names = ("nyc.flights", "nyc.raw.flights", "sfo.weather")
+    names = ("nyc.flights", "nyc.raw.flights", "sfo.weather", "nyc.t[1]")
     assert {name for name in names if scope.covers(name)} == covered
 
 

@@ -52,8 +52,8 @@ class Scope:
         return cls(tables=tuple(dict.fromkeys(tables)), mode=Mode(mode))
 
     def covers(self, table: str) -> bool:
-        """Returns whether a pattern matches the name of a table."""
-        return any(fnmatchcase(table, pattern) for pattern in self.tables)
+        """Returns whether a pattern is or matches the name of a table."""
+        return table in self.tables or any(fnmatchcase(table, one) for one in self.tables)
 
     def unmatched(self, tables: frozenset[str]) -> tuple[str, ...]:
         """Returns the patterns that match none of some tables; none without tables."""
