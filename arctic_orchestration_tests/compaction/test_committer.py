@@ -13,10 +13,12 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from arctic_orchestration import leases
+from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction.commit import commit_leases, commits, records
 from arctic_orchestration.compaction.commit import committer as module
 from arctic_orchestration.compaction.commit.cleaner import clean
 from arctic_orchestration.compaction.commit.committer import Committer
+from arctic_orchestration.compaction.planning.catalog_planner import Planner
 from arctic_orchestration.compaction.queue.task import TaskState
 from arctic_orchestration.compaction.tables import table_by_name
 from arctic_orchestration.compaction.work import attempt_lookup
@@ -107,6 +109,23 @@ def test_the_next_commit_is_a_commit_interval_later(
     with state.read() as tx:
         next_at = table_by_name(tx, "lake.words").next_commit_at
     assert next_at == NOON + parse_duration(interval)
+
+
+@pytest.mark.parametrize(("now", "sooner"), [("10m", True), ("2d", False)])
+def test_a_shorter_commit_interval_counts_at_once(
+    state: Database, catalog: Catalog, table: Table, now: str, sooner: bool
+) -> None:
+    """At the planner's next check; merged tasks do not wait for the end of the longer one."""
+    merged(state, catalog, table)
+    with state.begin() as tx:
+        then = database_time(tx) + timedelta(days=1)
+        tx.execute(sa.update(compaction_tables).values(next_commit_at=then))
+    with table.transaction() as change:
+        change.set_properties({"arctic.compaction.commit-interval": now})
+    Planner(state, catalog).tick(utc_now())
+    with state.read() as tx:
+        at, latest = table_by_name(tx, "lake.words").next_commit_at, database_time(tx)
+    assert present(at) <= latest + parse_duration(now) if sooner else at == then
 
 
 def test_a_snapshot_has_so_many_tasks_oldest_merge_first(

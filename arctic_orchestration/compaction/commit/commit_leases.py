@@ -5,12 +5,16 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
+from arctic_orchestration.compaction.tables import CompactionTable
 from arctic_orchestration.compaction.work.attempts import Time
 from arctic_orchestration.state.compaction_tables import compaction_tables
+from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 
 #: the duration of a commit lease
 COMMIT_LEASE = timedelta(seconds=60)
+#: how long a table is skipped after its catalog or files did not answer
+PAUSE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +100,21 @@ def end_commit_lease(
         .where(col.name == lease.table, col.commit_token == lease.token)
         .values(commit_owner=None, **values)
     )
+
+
+def shorten_wait(
+    database: Database, table: CompactionTable, interval: timedelta, now: datetime
+) -> None:
+    """Brings the next commit of a table forward, whose commit interval has become shorter."""
+    longest = max(interval, PAUSE)
+    if table.next_commit_at is None or table.next_commit_at <= now + longest:
+        return
+    with database.begin() as tx:
+        col, latest = compaction_tables.c, database_time(tx) + longest
+        waits = sa.update(compaction_tables).where(
+            col.name == table.name, col.next_commit_at > latest
+        )
+        tx.execute(waits.values(next_commit_at=latest))
 
 
 def note_trouble(tx: sa.Connection, table: str, trouble: str) -> bool:

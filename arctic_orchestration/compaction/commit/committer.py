@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from arctic_orchestration.clock import utc_now
 from arctic_orchestration.compaction import catalog_binding, tables
 from arctic_orchestration.compaction.commit import commit_leases, commits
-from arctic_orchestration.compaction.commit.commit_leases import CommitLease
+from arctic_orchestration.compaction.commit.commit_leases import PAUSE, CommitLease
 from arctic_orchestration.compaction.commit.commits import MergedTask
 from arctic_orchestration.compaction.commit.records import CompactionRecord
 from arctic_orchestration.compaction.planning.policy import Policy
@@ -56,8 +56,6 @@ LONGEST_ROUND = timedelta(minutes=30)
 LONGEST_TICK = timedelta(seconds=30)
 #: the maximum number of tasks in one commit: the snapshot names each of them
 MOST_TASKS = 500
-#: how long a table is skipped after its catalog or files did not answer
-_PAUSE = timedelta(seconds=30)
 #: After this many consecutive tables without an answer, the catalog is considered down.
 _SILENT_TABLES = 3
 
@@ -177,7 +175,7 @@ class Committer:
             tasks = commits.merged_tasks(tx, name, limit=MOST_TASKS, unreadable=unreadable)
         if not tasks:
             trouble = "; ".join(unreadable) or None
-            self._leave(lease, pause=_PAUSE if unreadable else None, trouble=trouble)
+            self._leave(lease, pause=PAUSE if unreadable else None, trouble=trouble)
             return Round(
                 table=name, counts=CommitCounts(troubled=int(bool(unreadable))), trouble=trouble
             )
@@ -223,7 +221,7 @@ class Committer:
         records = []
         trouble = "; ".join(sorted({*replaced.unreadable.values(), *unreadable})) or None
         keeps = _kept(table, tasks)
-        pause = interval if by_snapshot else _PAUSE if trouble is not None else None
+        pause = interval if by_snapshot else PAUSE if trouble is not None else None
         try:
             with self._database.begin() as tx:
                 for snapshot_id, ids in by_snapshot.items():
@@ -305,7 +303,7 @@ class Committer:
         _log.log(level, "%s is not committed to: %s", lease.table, reason, exc_info=unknown)
         if isinstance(error, CommitUnknown):
             reason = f"the catalog did not answer whether it committed: {reason}"
-        self._leave(lease, pause=_PAUSE, trouble=reason)
+        self._leave(lease, pause=PAUSE, trouble=reason)
         return Round(
             table=lease.table,
             counts=CommitCounts(troubled=1),

@@ -19,6 +19,7 @@ from pyiceberg.table import Table
 
 from arctic_orchestration.compaction import tables
 from arctic_orchestration.compaction.catalog_binding import require_same
+from arctic_orchestration.compaction.commit.commit_leases import shorten_wait
 from arctic_orchestration.compaction.planning.plan_cache import Memory, why_planned
 from arctic_orchestration.compaction.planning.planner_counts import PlanningCounts
 from arctic_orchestration.compaction.planning.policy import DISABLED, Policy
@@ -233,6 +234,7 @@ class Planner:
         if row is None or _differs(row, policy):
             row = self._see(name, policy, now)
         want_upkeep(self._database, name, policy)
+        shorten_wait(self._database, row, policy.commit_interval, now)
         if not policy.enabled:
             return looked.plus(self._refuse(row, table, DISABLED, policy, now))
         with self._database.read() as tx:
