@@ -130,6 +130,11 @@ def test_the_target_is_iceberg_s_own_where_ours_is_not_set() -> None:
     assert Policy.of(both, "lake.flights").target_size == 32 * MIB
 
 
+def test_a_queue_has_a_name_that_a_database_can_hold() -> None:
+    """Postgres refuses it, and the table would not even be registered."""
+    assert problems(written(queue="night\0")) == {"queue": "the name of a queue"}
+
+
 def test_every_wrong_value_is_named_at_once() -> None:
     """With the property, what was found and what was expected."""
     found = problems(

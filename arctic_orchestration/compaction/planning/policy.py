@@ -14,6 +14,7 @@ from typing import TypeVar
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
 from arctic_orchestration.lake.sort_columns import Clustering, parse_clustering
 from arctic_orchestration.quantities import format_size, parse_duration, parse_size
+from arctic_orchestration.state.dialect import storable
 
 #: The prefix of all property names.
 PREFIX = "arctic.compaction."
@@ -277,7 +278,7 @@ def _truth(text: str) -> bool:
 
 
 def _name(text: str) -> str | None:
-    if not text.strip():
+    if not text.strip() or storable(text) != text:
         raise ValueError("the name of a queue")
     return text
 
