@@ -72,8 +72,7 @@ def test_a_new_table_of_the_name_does_not_rest_for_the_one_before(world: World) 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_table_that_comes_back_as_it_was_is_planned_again(world: World, restarts: bool) -> None:
     """Its waiting tasks were canceled, and neither a snapshot nor an interval makes new ones."""
-    never = {"minor__interval": "never", "major__interval": "never"}
-    world.lake.table("lake.busy", files=12, **never)
+    world.lake.table("lake.busy", files=12, minor__interval="never", major__interval="never")
     world.tick(minutes=10)
     world.lake.catalog.rename_table("lake.busy", "lake.x")
     world.tick(minutes=3)
