@@ -43,27 +43,21 @@ def test_the_address_decides_whether_it_is_open(
     assert served["proxy_headers"] is False
 
 
-def test_a_key_without_its_certificate_is_refused(
-    database: Database, arctic: Callable[..., Outcome], tmp_path: Any
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [("--tls-key", "expected --tls-certificate"), ("--tls-certificate", "expected a PEM file")],
+)
+def test_a_key_alone_and_what_is_no_certificate_are_refused(
+    database: Database, arctic: Callable[..., Outcome], tmp_path: Any, option: str, expected: str
 ) -> None:
-    """Before anything is served."""
-    key = tmp_path / "key.pem"
-    key.write_text("")
-    result = arctic("serve", "--tls-key", str(key))
-    assert result.code == 2
-    assert "--tls-key" in result.err
-
-
-def test_a_file_that_is_no_certificate_is_refused(
-    database: Database, arctic: Callable[..., Outcome], tmp_path: Any
-) -> None:
-    """By its option; nothing is served."""
-    file = tmp_path / "certificate.der"
+    """By the option; nothing is served."""
+    file = tmp_path / "some.pem"
     file.write_text("no certificate")
-    result = arctic("serve", "--tls-certificate", str(file))
+    result = arctic("serve", option, str(file))
     assert result.code == 2
-    assert "--tls-certificate" in result.err
-    assert "expected a PEM file" in " ".join(result.err.split())
+    text = " ".join(result.err.split())
+    assert option in text
+    assert expected in text
 
 
 def test_a_certificate_serves_https(
