@@ -30,6 +30,7 @@ from arctic_orchestration.lake.tables import load_table
 from arctic_orchestration.state import audit
 from arctic_orchestration.state.audit import Actor
 from arctic_orchestration.state.database import Database
+from arctic_orchestration.waits import command
 
 #: how long it waits for other workers with tasks of the table, and for another committer
 PATIENCE = timedelta(minutes=10)
@@ -245,7 +246,7 @@ def _blocked(database: Database, table: str) -> str | None:
         queue = queues.queue_by_name(tx, waiting[0].queue)
         held = held_queues(tx, utc_now()).get(queue.name)
     if queue.state is queues.QueueState.PAUSED:
-        resume = f"arctic compaction queues resume {queue.name}"
+        resume = command("compaction", "queues", "resume", queue.name)
         return f"queue {queue.name} is paused; end that with: {resume}"
     return None if held is None else f"queue {queue.name} waits: {held.reason}"
 

@@ -1,5 +1,6 @@
 """The rows of consumers: one for each name in a cluster."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -178,7 +179,7 @@ def check(one: Consumer, spec: ConsumerSpec, storage_id: str) -> None:
             spec.asset,
             f"{one.asset}, which the consumer of this name reads; take another name, or reset "
             f"it: arctic consumers reset {spec.name} --start from_beginning "
-            f"--asset {spec.asset}",
+            f"--asset {shlex.quote(spec.asset)}",
         )
     if one.storage_id not in (None, storage_id):
         raise ConfigurationError(

@@ -27,6 +27,7 @@ from arctic_orchestration.freshness.graph import TaskGraph, cycle_problem
 from arctic_orchestration.quantities import format_age
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.freshness_tables import task_definitions, task_locations
+from arctic_orchestration.waits import command
 
 _log = logging.getLogger("arctic.freshness")
 
@@ -202,7 +203,7 @@ def of_another_storage(cluster: str, location: str) -> ConfigurationError:
         f"the tasks of location {location} of cluster {cluster} are run by another "
         "Dagster instance. Two instances that share a state database need different names in "
         "ARCTIC_CLUSTER. If this instance has a new storage, unbind the location with: "
-        f"arctic tasks forget {location}"
+        f"{command('tasks', 'forget', location)}"
     )
 
 

@@ -27,6 +27,7 @@ from arctic_orchestration.schedules.target_partitions import TooManyRows
 from arctic_orchestration.schedules.targets import Targets
 from arctic_orchestration.state import unreadable_events
 from arctic_orchestration.state.database import Database
+from arctic_orchestration.waits import command
 
 #: events read and stored in one transaction
 EVENTS_AT_ONCE = 4_000
@@ -241,11 +242,15 @@ def read_on(
 
 def _with_advice(location: Location, error: LogWentBack) -> LogWentBack:
     """Returns the error, with the actions a person can take."""
-    command = f"arctic feed restart {location.name}"
+
+    def restart(*options: str) -> str:
+        return command("feed", "restart", location.name, options=options)
+
     return LogWentBack(
         error.why,
-        f"of what is in the log now, take nothing: {command}; all from an event on: {command} "
-        f"--from-event ID; all from a moment on: {command} --from-time 2026-01-01T00:00:00Z",
+        f"of what is in the log now, take nothing: {restart()}; all from an event on: "
+        f"{restart('--from-event', 'ID')}; all from a moment on: "
+        f"{restart('--from-time', '2026-01-01T00:00:00Z')}",
     )
 
 

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from arctic_orchestration.errors import ConfigurationError
 from arctic_orchestration.schedules import location as locations
 from arctic_orchestration.schedules.location import Location
+from arctic_orchestration.waits import command
 
 
 def bound(
@@ -34,7 +35,7 @@ def bound(
             f"location {name} of cluster {cluster} follows another Dagster "
             "storage. Two Dagster instances that share a state database need different "
             "names in ARCTIC_CLUSTER. If this instance was given a new storage, begin at its "
-            f"end with: arctic feed restart {name}"
+            f"end with: {command('feed', 'restart', name)}"
         )
     if owner is not None and location.owner is None:
         locations.update(tx, location, owner=owner)
@@ -45,6 +46,6 @@ def bound(
             f"{location.owner}, this is {owner}. Each deployment would delete the "
             "schedules of the other: give this one a name of its own, Arctic(location=...). "
             f"If {location.owner} was renamed or replaced by it, hand the schedules over with: "
-            f"arctic locations unbind {name}"
+            f"{command('locations', 'unbind', name)}"
         )
     return location

@@ -34,6 +34,7 @@ from arctic_orchestration.state.tables import (
     schedules,
     timers,
 )
+from arctic_orchestration.waits import command
 
 #: Rows that are deleted with a location; jobs and their rows go with their schedules.
 OF_LOCATION = (
@@ -96,7 +97,8 @@ def rename(
             raise TransitionRefused(
                 f"Location {name} has launched jobs of its own: with the feed position of "
                 f"{location.name} they would run again. Delete one of the two: "
-                f"arctic locations delete {location.name}, or arctic locations delete {name}"
+                f"{command('locations', 'delete', location.name)}, or "
+                f"{command('locations', 'delete', name)}"
             )
         delete(tx, other, now)
     former = rows.with_present_name(location)

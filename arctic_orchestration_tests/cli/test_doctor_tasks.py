@@ -34,15 +34,15 @@ def ticked(database: Database, ago: timedelta) -> None:
 def test_a_location_whose_sensor_is_silent_is_found(tasked: Tasked) -> None:
     """After two minutes; after a day it may be gone, and can be forgotten."""
     assert tasks_and_consumers() == []
-    tasked.declare(task("raw", 12), location="lake")
+    tasked.declare(task("raw", 12), location="a lake")
     ticked(tasked.database, timedelta(seconds=100))
-    assert found() == {"tasks of lake": (GOOD, "")}
+    assert found() == {"tasks of a lake": (GOOD, "")}
     ticked(tasked.database, timedelta(minutes=3))
-    status, advice = found()["tasks of lake"]
+    status, advice = found()["tasks of a lake"]
     assert (status, "start the daemon" in advice) == (BAD, True)
     ticked(tasked.database, timedelta(hours=25))
-    status, advice = found()["tasks of lake"]
-    assert (status, advice.endswith("arctic tasks forget lake")) == (WARNING, True)
+    status, advice = found()["tasks of a lake"]
+    assert (status, advice.endswith("arctic tasks forget 'a lake'")) == (WARNING, True)
 
 
 def test_a_location_that_is_not_registered_says_why(tasked: Tasked) -> None:

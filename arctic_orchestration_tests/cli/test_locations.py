@@ -272,15 +272,15 @@ def test_a_dispatcher_that_ticks_again_starts_again(world: MakeWorld, arctic: Ar
 def test_the_doctor_names_what_is_silent_and_what_to_do(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What ticks has no line."""
+    """What ticks has no line; the commands can be pasted, whatever the name."""
     monkeypatch.setattr(state_checks, "utc_now", lambda: at(600))
-    world("old", [daily()], ticked=-301)
+    world("old lake", [daily()], ticked=-301)
     world("new", [daily()])
     (found,) = state_checks.locations()
-    assert (found.check, found.status) == ("location old", "warning")
+    assert (found.check, found.status) == ("location old lake", "warning")
     assert found.found == "last tick 2025-12-31 23:54:59Z; 1 schedule, 0 jobs waiting"
-    assert "arctic locations rename old NEW" in found.advice
-    assert "arctic locations delete old" in found.advice
+    assert "arctic locations rename 'old lake' NEW" in found.advice
+    assert "arctic locations delete 'old lake'" in found.advice
 
 
 def test_every_table_of_a_location_is_emptied_with_it() -> None:

@@ -25,6 +25,7 @@ from arctic_orchestration.quantities import format_moment
 from arctic_orchestration.settings import Settings
 from arctic_orchestration.state.compaction_tables import compaction_tasks, in_state, is_merged
 from arctic_orchestration.state.database import Database
+from arctic_orchestration.waits import command
 
 _CATALOG = "lake catalog"
 #: Due tables and merged tasks are handled within seconds while rounds are made;
@@ -165,13 +166,13 @@ def _unserved(tx: sa.Connection) -> Iterator[Finding]:
             yield warning(
                 f"queue {name}",
                 f"{one.queue.state}, {counted(waiting, 'task')} waiting",
-                f"if that is over: arctic compaction queues resume {name}",
+                f"if that is over: {command('compaction', 'queues', 'resume', name)}",
             )
         elif waiting and one.held is None and not live_workers(tx, name):
             yield warning(
                 f"queue {name}",
                 f"{counted(waiting, 'task')} waiting, and no worker serves the queue",
-                f"start one: arctic compaction worker --queue {name}",
+                f"start one: {command('compaction', 'worker', options=('--queue', name))}",
             )
 
 

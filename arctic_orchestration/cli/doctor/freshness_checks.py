@@ -19,6 +19,7 @@ from arctic_orchestration.schedules.lookup import near
 from arctic_orchestration.state.consumer_tables import consumer_partitions
 from arctic_orchestration.state.consumer_tables import consumers as consumer_rows
 from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.waits import command
 
 #: A location that has not ticked for this long may be gone for good.
 _GONE = timedelta(days=1)
@@ -54,7 +55,7 @@ def _location(one: RegisteredLocation, now: datetime) -> Finding:
     if ticked is not None and now - ticked <= definitions.SILENT:
         return good(check, found)
     if ticked is not None and now - ticked > _GONE:
-        advice = f"if it was renamed or is gone: arctic tasks forget {one.location}"
+        advice = f"if it was renamed or is gone: {command('tasks', 'forget', one.location)}"
         return warning(check, found, advice)
     advice = "start the daemon, and the sensor arctic_tasks on the Automation page of Dagster's UI"
     return bad(check, found, advice)

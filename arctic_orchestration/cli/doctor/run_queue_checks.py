@@ -18,6 +18,7 @@ from arctic_orchestration.run_queue.tags import PREFIX, QUEUE
 from arctic_orchestration.run_queue.unmatched_rules import shadowed, unmatched
 from arctic_orchestration.run_queue.waits import LastPass
 from arctic_orchestration.schedules.inventory import inventories
+from arctic_orchestration.waits import command
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
@@ -115,7 +116,7 @@ def _held(rules: Rules, paused: Paused, now: datetime) -> list[Finding]:
     if paused:
         found = "; ".join(pause.text for pause in paused.values())
         commands = [
-            f"arctic queues resume {name}{' --group' if kind == 'group' else ''}"
+            command("queues", "resume", name, options=("--group",) if kind == "group" else ())
             for kind, name in paused
         ]
         advice = f"if it was forgotten: {', '.join(commands)}"

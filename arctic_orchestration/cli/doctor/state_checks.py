@@ -27,6 +27,7 @@ from arctic_orchestration.state.compaction_tables import compaction_tables
 from arctic_orchestration.state.consumer_tables import consumers
 from arctic_orchestration.state.freshness_tables import task_definitions, tasks
 from arctic_orchestration.state.tables import schedules
+from arctic_orchestration.waits import command
 
 
 class Use(StrEnum):
@@ -89,8 +90,9 @@ def locations() -> list[Finding]:
             f"last tick {moment(listed.ticked_at) or 'never'}; "
             f"{counted(listed.schedules, 'schedule')}, "
             f"{counted(listed.jobs_waiting, 'job')} waiting",
-            f"start its dispatcher; if it was renamed: arctic locations rename {listed.name}"
-            f" NEW; if it is gone: arctic locations delete {listed.name}",
+            "start its dispatcher; if it was renamed: "
+            f"{command('locations', 'rename', listed.name, 'NEW')}; if it is gone: "
+            f"{command('locations', 'delete', listed.name)}",
         )
         for listed in found
         if not listed.alive
@@ -118,7 +120,7 @@ def _schedules(tx: sa.Connection, location: Location) -> Iterator[Finding]:
         yield warning(
             f"unmatched arrivals of {location.name}",
             f"{counted(total, 'arrival')} without a target partition, the newest {unmatched[0]}",
-            f"see: arctic events unmatched --location {shlex.quote(location.name)}",
+            f"see: {command('events', 'unmatched', options=('--location', location.name))}",
         )
 
 

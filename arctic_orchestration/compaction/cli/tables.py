@@ -27,6 +27,7 @@ from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import escape
 from arctic_orchestration.quantities import format_bytes, format_duration, iso
 from arctic_orchestration.state import audit
+from arctic_orchestration.waits import command
 
 if TYPE_CHECKING:
     from arctic_orchestration.lake.manifests import TableNumbers
@@ -135,7 +136,7 @@ def due(
     if row.rests(now):
         out.print(
             f"[yellow]but not before {moment(row.rests_until)}: it rests; "
-            f"end that with: arctic compaction wake {escape(table)}[/]"
+            f"end that with: {escape(command('compaction', 'wake', table))}[/]"
         )
 
 

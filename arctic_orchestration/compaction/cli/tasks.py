@@ -35,6 +35,7 @@ from arctic_orchestration.console.state import JsonOption
 from arctic_orchestration.console.terminal import Console, escape
 from arctic_orchestration.errors import ArcticError, ConfigurationError, TransitionRefused
 from arctic_orchestration.quantities import format_bytes, format_moment
+from arctic_orchestration.waits import command
 
 IdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="A task's id, or a part of it that no other has.")
@@ -172,7 +173,7 @@ def cancel(id: IdArgument, as_json: JsonOption = False) -> None:
     until = format_moment((after.ended_at or utc_now()) + backoff.CANCELED_REST)
     console().print(
         f"task {found.id} of {escape(found.table)} is canceled; its {counted(found.files, 'file')} "
-        f"rest until {until}; end that with: arctic compaction wake {escape(found.table)}"
+        f"rest until {until}; end that with: {escape(command('compaction', 'wake', found.table))}"
     )
 
 

@@ -20,6 +20,7 @@ from arctic_orchestration.state.compaction_tables import (
     compaction_tasks,
 )
 from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.waits import command
 
 #: the number of recent attempts of a queue that predict the duration of a merge
 _ATTEMPTS_READ = 1000
@@ -160,7 +161,7 @@ def _planned_text(
         f"waits for a worker since {span(task.waiting_since, now)}, {ahead} ahead of it in {name}"
     ]
     if queue.queue.state is queues.QueueState.PAUSED:
-        parts.append(f"{name} is paused: arctic compaction queues resume {name}")
+        parts.append(f"{name} is paused: {command('compaction', 'queues', 'resume', name)}")
     elif queue.held is not None:
         parts.append(f"{name} waits: {queue.held.reason}")
     if until > now:

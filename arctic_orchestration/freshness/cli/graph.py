@@ -18,6 +18,7 @@ from arctic_orchestration.freshness.cli.context import (
 from arctic_orchestration.freshness.views.documents import graph_document
 from arctic_orchestration.freshness.views.overview import TaskOverview
 from arctic_orchestration.freshness.views.tasks import EdgeView
+from arctic_orchestration.waits import command
 
 #: Deeper lines would begin too far to the right.
 _DEPTH = 12
@@ -84,7 +85,9 @@ def _tree(known: TaskOverview, root: str, children: bool, depth: int, drawn: set
             branch.add(f"[dim]{_many(edges, children)}, drawn above[/]")
             continue
         if level > depth:
-            branch.add(f"[dim]{_many(edges, children)}: arctic tasks graph {escape(name)}[/]")
+            branch.add(
+                f"[dim]{_many(edges, children)}: {escape(command('tasks', 'graph', name))}[/]"
+            )
             continue
         drawn.add(name)
         below = []

@@ -15,6 +15,7 @@ from arctic_orchestration.freshness.submission import Submission, SubmissionStat
 from arctic_orchestration.freshness.views.documents import SubmissionDocument
 from arctic_orchestration.freshness.views.overview import TaskOverview
 from arctic_orchestration.state import audit
+from arctic_orchestration.waits import command
 
 #: the final states after which a task is fresh
 _GOOD = (SubmissionState.FRESH, SubmissionState.SUCCEEDED)
@@ -103,7 +104,8 @@ def _print(made: list[Submission], known: TaskOverview, waited: bool) -> None:
         )
     shown.print()
     if not waited and made:
-        console().print(f"[dim]what becomes of it: arctic tasks show {escape(made[0].task)}[/]")
+        show = command("tasks", "show", made[0].task)
+        console().print(f"[dim]what becomes of it: {escape(show)}[/]")
 
 
 def _expected(one: Submission, known: TaskOverview) -> str:
