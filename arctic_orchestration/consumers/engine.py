@@ -61,7 +61,7 @@ class ConsumerEngine:
     cluster: str
     database: Database
     feed: Feed
-    #: returns the keys that exist in Dagster; none: they cannot be deleted there
+    #: looks keys up in Dagster; none: they cannot be deleted there
     existing: Existing | None = None
     #: the source of the time; in tests a fixed clock
     time: Time = database_time

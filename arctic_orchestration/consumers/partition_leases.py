@@ -116,7 +116,7 @@ def take(
         life: the duration of the lease.
         limit: the maximum number; none: all that wait.
         wanted: the filter. Called while the consumer is locked.
-        existing: returns the keys that exist in Dagster; none: all exist.
+        existing: looks keys up in Dagster; none: all exist.
         checks_existing: whether it is called; false: only keys that existed at its last call.
         held_for: how long a key is held that does not exist yet.
         after: only partitions after this place, if all before it were examined.
@@ -133,7 +133,7 @@ def take(
     now = time(tx)
     expire(tx, consumer, now, one_by_one=one_by_one)
     if existing is not None and checks_existing:
-        late = working_set.keep(tx, consumer_id, existing, now, held_for=held_for, after=after)
+        late = working_set.keep(tx, consumer, existing, now, held_for=held_for, after=after)
         given_up_partitions.report(tx, consumer, late, now)
     found: list[ConsumedPartition] = []
     place = after

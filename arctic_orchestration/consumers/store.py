@@ -50,6 +50,7 @@ class Consumer:
     passed_over: int
     passed_over_reason: str | None
     created_at: datetime
+    keys_of: str | None
 
     @property
     def retry_after(self) -> timedelta:

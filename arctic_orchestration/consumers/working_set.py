@@ -20,12 +20,23 @@ from arctic_orchestration.quantities import format_duration
 from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.consumer_tables import consumer_partitions, consumers
 
-#: Returns which of some partition keys exist in Dagster.
-Existing = Callable[[Sequence[str]], Collection[str]]
 
 #: The maximum length of a key in an index of Postgres, in bytes.
 _LONGEST_KEY = 2_000
 _PENDING = (PartitionState.WAITING.value, PartitionState.LEASED.value)
+
+
+@dataclass(frozen=True)
+class Existing:
+    """A lookup of keys in Dagster.
+
+    Attributes:
+        of: names the dynamic partitions.
+        among: returns which of some keys exist there.
+    """
+
+    of: str
+    among: Callable[[Sequence[str]], Collection[str]]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -153,7 +164,7 @@ def take_in(
 
 def keep(
     tx: sa.Connection,
-    consumer_id: int,
+    consumer: Consumer,
     existing: Existing,
     now: datetime,
     *,
@@ -164,11 +175,12 @@ def keep(
 
     A partition that never existed is held until it does: reporting a partition before adding it
     does not lose it. After ``held_for`` it is discarded: it may have been added and deleted between
-    two checks. Leased partitions stay until the lease ends.
+    two checks. Leased partitions stay until the lease ends. Where the dynamic partitions have got
+    another name, each key is new.
 
     Args:
         tx: the transaction, which has locked the consumer's row.
-        consumer_id: the consumer.
+        consumer: the consumer, as it was read then.
         existing: reads Dagster; it must be called under that lock, so that no older answer is
             applied after a newer one.
         now: the moment.
@@ -179,7 +191,13 @@ def keep(
         the reasons, by the keys of the discarded ones.
     """
     col = consumer_partitions.c
-    mine = sa.and_(col.consumer_id == consumer_id, col.place > after)
+    if consumer.keys_of != existing.of:
+        if consumer.keys_of is not None:
+            known = sa.update(consumer_partitions).where(col.consumer_id == consumer.id)
+            tx.execute(known.values(existed=False))
+        this = sa.update(consumers).where(consumers.c.id == consumer.id)
+        tx.execute(this.values(keys_of=existing.of))
+    mine = sa.and_(col.consumer_id == consumer.id, col.place > after)
     # Partitions that were held for too long are not looked up again.
     pending = sa.or_(
         col.state == PartitionState.WAITING.value,
@@ -191,7 +209,7 @@ def keep(
     rows = tx.execute(query).all()
     if not rows:
         return {}
-    there = existing([row.partition for row in rows])
+    there = existing.among([row.partition for row in rows])
     gone = [row.partition for row in rows if row.existed and row.partition not in there]
     new = [row.partition for row in rows if not row.existed and row.partition in there]
     held = [

@@ -53,6 +53,8 @@ consumers = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
     # The first number whose delivery has the moment of the arrival in its name.
     sa.Column("moments_from", sa.BigInteger, nullable=False, server_default="1"),
+    # The dynamic partitions in which its keys were looked up; null: none, or before revision 0035.
+    sa.Column("keys_of", EscapedText),
     sa.UniqueConstraint("cluster", "name"),
 )
 

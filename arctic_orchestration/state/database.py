@@ -23,7 +23,7 @@ from arctic_orchestration.state.tables import schema_upgrades
 _PACKAGE = "arctic-orchestration"
 
 #: The revision of ``migrations/versions`` that this version of the package uses.
-SCHEMA_REVISION = "0034"
+SCHEMA_REVISION = "0035"
 
 #: how long a process goes on with a database that a newer version of the package has upgraded
 _CHECK_SECONDS = 1.0

@@ -7,6 +7,7 @@ from typing import Any
 
 from arctic_orchestration.consumers.engine import ConsumerEngine
 from arctic_orchestration.consumers.specification import ConsumerSpec
+from arctic_orchestration.consumers.working_set import Existing
 from arctic_orchestration.event_log.event import Event, EventKind
 from arctic_orchestration.event_log.feed import Batch, FeedMode, Position
 from arctic_orchestration.state.database import Database
@@ -84,7 +85,7 @@ def engine_of(
         cluster="default",
         database=database,
         feed=log,
-        existing=existing,
+        existing=None if existing is None else Existing("feeds", existing),
     )
     if clock is not None:
         engine.time = clock

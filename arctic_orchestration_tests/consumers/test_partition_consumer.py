@@ -194,6 +194,30 @@ def test_a_deleted_partition_leaves_the_working_set(
         assert partitions.keys == ["b"]
 
 
+def test_dynamic_partitions_may_get_another_name(
+    instance: dg.DagsterInstance, consumer: MakeConsumer
+) -> None:
+    """What waits, or is put back later, is held until it is added there; then it may be deleted."""
+    sources = dg.DynamicPartitionsDefinition(name="sources")
+    instance.add_dynamic_partitions("feeds", ["a", "b", "c"])
+    arrive(instance, "feeds", "a", "b", "c")
+    with consumer(feeds).consume(limit=1) as leased:
+        renamed = consumer("feeds", partitions_def=sources)
+        with renamed.consume() as partitions:
+            assert partitions.keys == []
+        leased.put_back()
+    with renamed.consume() as partitions:
+        assert partitions.keys == []
+    assert (renamed.progress().waiting, renamed.progress().held) == (3, 3)
+    instance.add_dynamic_partitions("sources", ["a", "b"])
+    with renamed.consume(where="b") as partitions:
+        assert partitions.keys == ["b"]
+    instance.delete_dynamic_partition("sources", "a")
+    with renamed.consume() as partitions:
+        assert partitions.keys == []
+    assert (renamed.progress().waiting, renamed.progress().held) == (1, 1)
+
+
 @ON_SQLITE
 def test_a_dimension_of_keys_may_be_dynamic(
     instance: dg.DagsterInstance, consumer: MakeConsumer

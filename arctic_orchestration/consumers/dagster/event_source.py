@@ -144,7 +144,7 @@ def existing_in(
     match partitions:
         case dg.DynamicPartitionsDefinition() if partitions.name:
             only = partitions.name
-            return lambda _: there_are(only)
+            return Existing(only, lambda _: there_are(only))
         case dg.MultiPartitionsDefinition():
             names = {
                 dimension.name: dimension.partitions_def.name
@@ -159,7 +159,7 @@ def existing_in(
                 there = {dimension: there_are(name) for dimension, name in names.items()}
                 return {key for key in keys if _is_among(partitions, key, there)}
 
-            return among_all
+            return Existing(" | ".join(sorted(names.values())), among_all)
     return None
 
 

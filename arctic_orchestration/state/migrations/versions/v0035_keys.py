@@ -1,0 +1,12 @@
+"""In which dynamic partitions a consumer's keys were looked up: a key is deleted from these only."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0035"
+down_revision = "0034"
+
+
+def upgrade() -> None:
+    with op.batch_alter_table("arctic_consumers", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("keys_of", sa.Text(), nullable=True))
