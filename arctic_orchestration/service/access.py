@@ -85,8 +85,8 @@ class AccessRules:
         groups = {}
         for part in filter(str.strip, env.get("ARCTIC_GROUP_SCOPES", "").split(";")):
             name, _, scopes = (text.strip() for text in part.partition("="))
-            if name in groups or not _GROUP.fullmatch(name):
-                expected = "each group once, with a name without spaces and commas: ops=*:write"
+            if name in groups or not _GROUP.fullmatch(name) or not scopes:
+                expected = "each group once, its name without spaces, with scopes: ops=*:write"
                 raise InvalidInput("ARCTIC_GROUP_SCOPES", name, expected)
             groups[name] = parse_scopes(scopes.split(), field="ARCTIC_GROUP_SCOPES")
         return cls(

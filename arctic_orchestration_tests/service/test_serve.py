@@ -85,7 +85,7 @@ def test_a_certificate_serves_https(
 @pytest.mark.parametrize(
     ("scopes", "group"),
     [("ops=*:read; staff=*:read; ops=jobs:write", "ops"), ("=*:read", ""),
-     ("data ops=*:write", "data ops"), ("a,b=*:write", "a,b")],
+     ("data ops=*:write", "data ops"), ("a,b=*:write", "a,b"), ("all=*:read; ops", "ops")],
 )  # fmt: skip
 def test_a_group_that_would_have_other_scopes_is_refused(scopes: str, group: str) -> None:
     """The last of two would count; a name with a space is that of two groups in Remote-Groups."""
