@@ -20,7 +20,6 @@ from arctic_orchestration.quantities import format_duration
 from arctic_orchestration.state import bulk_rows, dialect
 from arctic_orchestration.state.consumer_tables import consumer_partitions, consumers
 
-
 #: The maximum length of a key in an index of Postgres, in bytes.
 _LONGEST_KEY = 2_000
 _PENDING = (PartitionState.WAITING.value, PartitionState.LEASED.value)

@@ -1,4 +1,4 @@
-"""In which dynamic partitions a consumer's keys were looked up: a key is deleted from these only."""
+"""The dynamic partitions in which a consumer looked up its keys: only these delete a key."""
 
 import sqlalchemy as sa
 from alembic import op
