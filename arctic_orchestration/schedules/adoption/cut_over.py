@@ -19,15 +19,18 @@ from arctic_orchestration.schedules.adoption.place import Place
 from arctic_orchestration.schedules.discarded_jobs import with_discard
 from arctic_orchestration.schedules.location import Location, update
 from arctic_orchestration.schedules.schedule import Schedule
+from arctic_orchestration.schedules.schedule_history import Action
 from arctic_orchestration.schedules.stored_schedule import Origin, StoredSchedule
 from arctic_orchestration.schedules.taken_events import store_events
 from arctic_orchestration.schedules.target_partitions import Deferred, Match
-from arctic_orchestration.state.tables import schedules
+from arctic_orchestration.state.tables import schedule_history, schedules
 
 #: events of the log in one reading
 _AT_ONCE = 4_000
 _EARLIER = "it arrived before its schedule was adopted, and no tick of Dagster took it"
 _COLLECTED = "it was collected before the schedule was adopted, while Dagster made the runs"
+#: begins the reason of each version that an adoption makes
+_MADE = "adopted from Dagster's "
 
 
 def prepare(
@@ -80,11 +83,8 @@ def prepare(
             return known
         if known is not None:
             _refuse_without_hook(tx, place, location, known.schedule, hooked=hooked)
-            if known.created and made and made.version == 1 and made.name == schedule.name:
-                # Dagster's definition may be another one since. No user has changed ours.
-                off = schedule.model_copy(update={"enabled": False})
-                why = f"Dagster's {instigator.name} was changed"
-                control.apply(tx, store, location, [off], now, reason=why, actor=place.actor)
+            if made and made.name == schedule.name and _is_unedited(tx, location, made):
+                _make(tx, place, location, instigator, schedule, now)
             shadow.end(tx, place, location, known, now)
             if known.step is Step.SHADOWED or (known.step is Step.PREPARED and status.is_running):
                 # It may have been off when the cut-over was prepared.
@@ -102,22 +102,44 @@ def prepare(
                 f"schedule {schedule.name} is enabled already: {instigator.name} and the schedule "
                 "would both make runs. Suspend or rename the schedule first"
             )
-        if found is None:
-            off = schedule.model_copy(update={"enabled": False})
-            why = f"adopted from Dagster's {instigator.name}"
-            control.apply(tx, store, location, [off], now, reason=why, actor=place.actor)
+        # It may be left from an adoption that was handed back while it had runs.
+        is_ours = found is None or _is_unedited(tx, location, found)
+        if is_ours:
+            _make(tx, place, location, instigator, schedule, now)
         _refuse_without_hook(tx, place, location, schedule.name, hooked=hooked)
         adoption = Adoption(
             name=instigator.name,
             schedule=schedule.name,
             step=Step.SHADOWED if shadowed else Step.PREPARED,
             was=status,
-            created=found is None,
+            created=is_ours,
             boundary=shadow.begin(tx, place, location, schedule, now) if shadowed else Boundary(),
             at=now,
         )
         journal.begin(tx, location, adoption)
         return adoption
+
+
+def _is_unedited(tx: sa.Connection, location: Location, stored: StoredSchedule) -> bool:
+    """Returns whether adoptions alone have written a schedule: no user and no code."""
+    col = schedule_history.c
+    versions = (col.schedule_id == stored.id) & col.action.in_([Action.CREATED, Action.UPDATED])
+    of_name = (col.location_id == location.id) & (col.name == stored.name)
+    reasons = tx.execute(sa.select(col.reason).where(of_name, versions)).scalars().all()
+    return bool(reasons) and all(reason.startswith(_MADE) for reason in reasons)
+
+
+def _make(
+    tx: sa.Connection,
+    place: Place,
+    location: Location,
+    instigator: Instigator,
+    schedule: Schedule,
+    now: datetime,
+) -> None:
+    """Creates the schedule, suspended, or makes it what Dagster's definition is by now."""
+    off, why = schedule.model_copy(update={"enabled": False}), f"{_MADE}{instigator.name}"
+    control.apply(tx, place.state.store, location, [off], now, reason=why, actor=place.actor)
 
 
 def _refuse_without_hook(

@@ -12,9 +12,15 @@ from arctic_orchestration import Arctic, Schedule, on, request_of
 from arctic_orchestration.errors import TransitionRefused
 from arctic_orchestration.schedules import control
 from arctic_orchestration.state.tables import timers
+from arctic_orchestration_tests.proofs.instant_launcher import begin_and_end
 from arctic_orchestration_tests.schedules.adoption import lake
 from arctic_orchestration_tests.schedules.adoption.project import Project
-from arctic_orchestration_tests.schedules.adoption.test_cut_over import HOUR, cut_over, pass_after
+from arctic_orchestration_tests.schedules.adoption.test_cut_over import (
+    HOUR,
+    SECONDS,
+    cut_over,
+    pass_after,
+)
 
 
 @contextmanager
@@ -185,10 +191,43 @@ def test_the_cut_over_is_to_what_dagster_has_run(
         session.close()
     with deployed(project, _hourly("RUNNING", "30 * * * *")) as changed:
         cut_over(changed, "hourly")[0].close()
-        with changed.database.read() as tx:
-            query = sa.select(timers.c.due_at).where(timers.c.leaf == 0)
-            (due,) = tx.execute(query).scalars()
-        assert f"{due:%H:%M}" == ("10:45" if is_edited else "10:30")
+        assert _next_tick(changed) == ("10:45" if is_edited else "10:30")
+
+
+def _next_tick(project: Project) -> str:
+    with project.database.read() as tx:
+        (due,) = tx.execute(sa.select(timers.c.due_at).where(timers.c.leaf == 0)).scalars()
+    return f"{due:%H:%M}"
+
+
+def test_each_change_before_the_cut_over_is_taken(project: Project) -> None:
+    """The command is killed, and repeated with other code, more than once."""
+    for minute in (0, 30):
+        with deployed(project, _hourly("RUNNING", f"{minute} * * * *")) as prepared:
+            session = prepared.session()
+            session.cut_over("hourly")
+            session.close()
+    with deployed(project, _hourly("RUNNING", "45 * * * *")) as changed:
+        cut_over(changed, "hourly")[0].close()
+        assert _next_tick(changed) == "10:45"
+
+
+def test_what_a_way_back_has_left_is_taken_as_dagster_has_it_by_now(project: Project) -> None:
+    """It was kept for a run that had not ended. The next way back finds none and deletes it."""
+    with deployed(project, _hourly("RUNNING")) as first:
+        session, item = cut_over(first, "hourly")
+        pass_after(first, HOUR)
+        assert session.back(item) is None
+        (run,) = first.runs("hourly_report")
+        session.close()
+    with deployed(project, _hourly("RUNNING", "30 * * * *"), passes=2) as changed:
+        session, item = cut_over(changed, "hourly")
+        assert _next_tick(changed) == "11:30"
+        begin_and_end(changed.instance, run)
+        pass_after(changed, SECONDS)
+        assert session.back(item) is None
+        assert not item.is_suspended("hourly")
+        session.close()
 
 
 def test_a_schedule_that_became_a_sensor_comes_back(project: Project) -> None:
