@@ -12,7 +12,7 @@ from arctic_orchestration.schedules.adoption.journal import Adoption, Boundary, 
 from arctic_orchestration.schedules.adoption.place import Place
 from arctic_orchestration.schedules.jobs import COMMON
 from arctic_orchestration.schedules.location import Location
-from arctic_orchestration.schedules.stored_schedule import ScheduleStatus, StoredSchedule
+from arctic_orchestration.schedules.stored_schedule import Origin, ScheduleStatus, StoredSchedule
 from arctic_orchestration.state.partition_tables import deferred_arrivals
 from arctic_orchestration.state.tables import is_active, is_launching, is_waiting, jobs, schedules
 
@@ -147,7 +147,9 @@ def _put_away(
     now: datetime,
 ) -> None:
     store, active = place.state.store, (jobs.c.schedule_id == stored.id) & is_active
-    if adoption.created and not tx.execute(sa.select(jobs.c.id).where(active).limit(1)).first():
+    # A user may have deleted the one that was created, and declared one of its name in the code.
+    is_ours = adoption.created and stored.origin is not Origin.CODE
+    if is_ours and not tx.execute(sa.select(jobs.c.id).where(active).limit(1)).first():
         control.delete(tx, store, location, stored.name, now, reason=_WHY, actor=place.actor)
         return
     suspension.discard_waiting(tx, stored.id, _WHY, now, actor=place.actor.name)

@@ -247,3 +247,21 @@ def test_a_schedule_that_became_a_sensor_comes_back(project: Project) -> None:
         assert changed.owners("hourly_report") == {"ours": 1}
         assert changed.owners("on_arrival") == {"Dagster": 1}
         session.close()
+
+
+def test_what_the_code_declares_since_stays_after_the_way_back(project: Project) -> None:
+    """A user has deleted what the command made, and has deployed a schedule of its name."""
+    with deployed(project, _hourly("RUNNING")) as first:
+        session, item = cut_over(first, "hourly")
+        with item.place.state.change() as (tx, location):
+            control.delete(tx, item.place.state.store, location, "hourly", first.now)
+        session.close()
+    trigger = on.cron("0 * * * *")
+    ours = Schedule(name="hourly", target="hourly_report", trigger=trigger, enabled=True)
+    with deployed(project, _hourly("RUNNING"), [ours], passes=0) as changed:
+        pass_after(changed, SECONDS)
+        session = changed.session()
+        item = session.find("hourly")
+        assert session.back(item) is None
+        assert item.is_suspended("hourly")
+        session.close()
