@@ -68,7 +68,7 @@ class TickResult:
 
     counts: Counter[str]
     requests: Sequence[TaskRequest]
-    #: the database's time, which determines partitions
+    #: the database's time, which determines partitions: the tasks were acquired before
     now: datetime
     #: why the location's definitions are not registered; none: they are
     trouble: str | None = None
@@ -87,8 +87,7 @@ class Lifecycle:
         assets: what is known of assets that are no tasks.
         life: the duration of a lease.
         time: the source of the time.
-        storage_id: the id of the Dagster storage with the runs; none: no check whether the location
-            is bound to another one.
+        storage_id: of the Dagster storage with the runs; none: that of the location is not checked.
         outdated: whether a run was for a partition that is not the newest at a moment.
     """
 
@@ -130,7 +129,7 @@ class Lifecycle:
             self._followed = True
         self._reconciler.reconcile(self.runs, counts, steady.monotonic() + _TICK_SECONDS)
         self._look_at_due(counts)
-        requests = self._run_requests()
+        requests, now = self._run_requests(now)
         counts["requested"] = len(requests)
         return TickResult(counts=counts, requests=requests, now=now, trouble=self._trouble)
 
@@ -358,16 +357,17 @@ class Lifecycle:
         made = submissions.make(tx, new, now=now, group=submission.group_id)
         return {one.task: one.id for one in made}
 
-    def _run_requests(self) -> list[TaskRequest]:
-        """Returns the runs of acquired tasks, repeatedly until they are seen."""
+    def _run_requests(self, now: datetime) -> tuple[list[TaskRequest], datetime]:
+        """Returns runs of acquired tasks, until they are seen, and a moment after the acquiring."""
         with self.database.read() as tx:
             if not run_requests.has_some(tx, self.cluster, self.location):
-                return []
+                return [], now
         with self.database.begin() as tx:
             requests, bad = run_requests.hand_out(tx, self.cluster, self.location, self._outcomes)
+            now = self.time(tx)
         for id, problem in bad.items():
             self.refuse(id, problem)
-        return requests
+        return requests, now
 
     def _wake(self, submission: Submission) -> None:
         with self.database.begin() as tx:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -40,6 +41,24 @@ def test_a_task_without_parents_is_acquired_run_and_published(world: World) -> N
     assert world.steps(submission) == [
         Step.SUBMITTED, Step.ACQUIRED, Step.REQUESTED, Step.BEGUN, Step.PUBLISHED,
     ]  # fmt: skip
+
+
+def test_a_task_is_acquired_before_its_run_is_requested(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a tick that lasts beyond midnight, a run for the partition of before would be a success of
+    the new day: what ends later counts from its acquisition."""
+    east = world.place(spec("delays", ["raw"]))
+    east.submit("delays")
+
+    def slowly(names: Sequence[str]) -> Mapping[str, datetime]:
+        world.clock.passes(seconds=2)
+        return dict.fromkeys(names, world.clock.now)
+
+    monkeypatch.setattr(east.assets, "materialized_at", slowly)
+    result = east.tick()
+    assert [request.task for request in result.requests] == ["delays"]
+    assert result.now == world.row("delays").acquired_at
 
 
 def test_a_task_that_is_fresh_is_not_run(world: World) -> None:
