@@ -98,6 +98,9 @@ def parents_of(
     declared_by = definitions.by_task(declared)
     live = submissions.live_of(tx, names)
     others = sorted(set(names) - set(declared_by))
+    # Of declarations that only another version of the package can read, the success counts.
+    unreadable = definitions.declared(tx, others)
+    others = [name for name in others if name not in unreadable]
     made = assets.materialized_at(others) if others else {}
     known = assets.known(others) if others else frozenset()
     place = (submission.cluster, submission.location)
@@ -122,6 +125,7 @@ def parents_of(
     def facts_of_parent(parent: Parent) -> ParentFacts:
         name = parent.name
         places = declared_by.get(name, [])
+        is_task = bool(places) or name in unreadable
         ours = _ours(places, place, spec.batch, seen, together.get(name))
         row = rows.get(name)
         before = waited.get(name)
@@ -136,8 +140,8 @@ def parents_of(
             ended = ended if (ended.cluster, ended.location) in still else None
         return ParentFacts(
             parent=parent,
-            last_success_at=(row.last_success_at if row else None) if places else made.get(name),
-            exists=bool(places) or name in known or name in made,
+            last_success_at=(row.last_success_at if row else None) if is_task else made.get(name),
+            exists=is_task or name in known or name in made,
             ours=ours,
             # A parent elsewhere counts as skipped if all of its definitions skip it.
             skipped=skipped.get(name) or (reasons[0] if reasons and all(reasons) else None),

@@ -8,10 +8,12 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 from jsonschema import Draft202012Validator
 
 from arctic_orchestration.freshness import definitions, skip_list, submissions
 from arctic_orchestration.state.dialect import database_time
+from arctic_orchestration.state.freshness_tables import task_definitions
 from arctic_orchestration_tests.cli.conftest import Outcome
 from arctic_orchestration_tests.cli.tasked import ON_SQLITE, Tasked, task, tasked, three
 
@@ -197,6 +199,21 @@ def test_an_explanation_says_what_stands_in_the_way(three: Tasked, arctic: Comma
     found = arctic("tasks", "explain", "top").out
     assert f"submission {submission.id} by ann at" in found
     assert "is submitted: submitted by ann; next check at" in found
+
+
+@ON_SQLITE
+def test_a_parent_that_another_version_declares_is_waited_for(
+    three: Tasked, arctic: Command
+) -> None:
+    """Of its declaration no more is known than where it is."""
+    with three.database.begin() as tx:
+        newer = sa.update(task_definitions).where(task_definitions.c.task == "raw")
+        tx.execute(newer.values(spec='{"of_next_version": 1}'))
+    three.made("raw", 7)
+    result = arctic("tasks", "explain", "middle")
+    assert result.code == 0, result.err
+    assert "it is of default/feeds, and is waited for 30m" in result.out
+    assert "is made by no task" not in result.out
 
 
 @ON_SQLITE

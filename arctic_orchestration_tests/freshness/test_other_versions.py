@@ -1,5 +1,6 @@
 """Rows that another version of the package wrote: they stop nothing but themselves."""
 
+import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from arctic_orchestration.freshness.dagster.submission_history import Histories
 from arctic_orchestration.freshness.ended_submissions import Ending, ending
 from arctic_orchestration.freshness.status import Step, events_of, history_of
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
+from arctic_orchestration.freshness.views.explanation import explain
 from arctic_orchestration.state.freshness_tables import task_definitions, task_events
 from arctic_orchestration_tests.freshness.imagined import World, spec
 
@@ -27,6 +29,14 @@ def _verified(world: World, submission: Submission) -> None:
         ))  # fmt: skip
 
 
+def _declared_newly(world: World, task: str, cluster: str = "east") -> None:
+    """A declaration of the next version."""
+    col, newer = task_definitions.c, {"name": task, "target": task, "of_next_version": 1}
+    update = sa.update(task_definitions).where(col.task == task, col.cluster == cluster)
+    with world.state.begin() as tx:
+        tx.execute(update.values(spec=json.dumps(newer)))
+
+
 def test_a_declaration_that_cannot_be_read_keeps_no_other_task_from_its_run(world: World) -> None:
     """Its own submission is refused, and says why."""
     east = world.place(spec("a"), spec("b"))
@@ -34,16 +44,38 @@ def test_a_declaration_that_cannot_be_read_keeps_no_other_task_from_its_run(worl
     # Dagster never heard of its request.
     east.lifecycle.tick()
     (b,) = east.submit("b")
-    with world.state.begin() as tx:
-        newer = '{"name": "a", "target": "a", "of_next_version": 1}'
-        update = sa.update(task_definitions).where(task_definitions.c.task == "a")
-        tx.execute(update.values(spec=newer))
+    _declared_newly(world, "a")
     assert [request.task for request in east.tick().requests] == ["b"]
     assert world.state_of(b) is SubmissionState.ACQUIRED
     refused = world.again(a)
     assert refused.state is SubmissionState.FAILED
     assert "cannot read its declaration: a.of_next_version: got 1" in refused.reason
     assert world.row("a").owner is None
+
+
+def test_a_parent_whose_declaration_cannot_be_read_is_as_fresh_as_it_is(world: World) -> None:
+    """Its cluster was updated first."""
+    world.place(spec("a"), cluster="west")
+    east = world.place(spec("b", ["a"]))
+    _declared_newly(world, "a", "west")
+    (waits,) = east.submit("b")
+    east.tick()
+    assert "waits for a (never made, to be made since" in world.again(waits).reason
+    world.made("a", hours=1)
+    world.clock.passes(minutes=2)
+    assert world.run_all() == ["b"]
+    assert world.state_of(waits) is SubmissionState.SUCCEEDED
+
+
+def test_an_explanation_leaves_out_the_place_that_cannot_be_read(world: World) -> None:
+    """The other one says what it would do."""
+    world.place(spec("a"), cluster="west")
+    world.place(spec("a"))
+    _declared_newly(world, "a", "west")
+    with world.state.read() as tx:
+        found = explain(tx, "a", world.clock.now)
+    assert [place for place, _ in found.would] == ["east/lake"]
+    assert {place.cluster for place in found.locations} == {"east", "west"}
 
 
 def test_a_step_that_is_unknown_is_shown_with_its_name(world: World) -> None:

@@ -124,9 +124,12 @@ def _what_is_done(known: TaskOverview, edge: EdgeView) -> str:
         return f"; it is no task, and is waited for {patience}"
     if edge.holder is not None:
         return f"; {edge.holder} makes it"
-    parent = known.views[edge.parent]
-    if parent.skipped is not None:
+    parent = known.views.get(edge.parent)
+    if edge.skipped is not None or (parent is not None and parent.skipped is not None):
         return "; it is skipped, so the task will fail"
+    if parent is None:
+        # Only another version of the package can read its declaration.
+        return f"; it is of {', '.join(edge.places)}, and is waited for {patience}"
     submitting = _submitting(known, edge.parent, edge.child)
     if submitting:
         only = f" by {_where(submitting)}" if len(submitting) < len(children) else ""
@@ -212,8 +215,9 @@ def _run_text(known: TaskOverview, plan: Resolution, name: str) -> str:
     text = escape(name) + (f" [dim]after {escape(waits)}[/]" if waits else "")
     if known.views[name].holder is not None:
         text += " [dim](runs already)[/]"
+    no_tasks = {edge.parent for edge in known.parents(name) if edge.kind != "task"}
     for edge in plan.stuck.get(name, ()):
-        if edge.parent not in known.views:
+        if edge.parent in no_tasks:
             text += f" [yellow]{escape(edge.parent)} is made by no task[/]"
     return text
 

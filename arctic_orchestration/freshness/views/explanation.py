@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from arctic_orchestration.freshness import definitions, submissions
 from arctic_orchestration.freshness.criteria import required_since
 from arctic_orchestration.freshness.decision import Decision, decide
-from arctic_orchestration.freshness.definitions import RegisteredLocation
+from arctic_orchestration.freshness.definitions import Definition, RegisteredLocation
 from arctic_orchestration.freshness.status import StatusEvent, Step, events_of
 from arctic_orchestration.freshness.submission import Submission, SubmissionState
 from arctic_orchestration.freshness.submission_facts import NO_ASSETS, Assets, facts_of
@@ -23,7 +23,7 @@ class TaskExplanation:
     Attributes:
         task: its view, with all parents.
         locations: the locations that declare it, with their last ticks and errors.
-        would: what a submission would do now, in each place that declares it.
+        would: what a submission would do now, in each place whose declaration can be read.
         latest: its last submissions, newest first.
         events: its last steps, in their order.
         now: the moment of the explanation.
@@ -88,8 +88,8 @@ def explain(
         task=view,
         locations=tuple(one for one in found if one is not None),
         would=tuple(
-            (f"{cluster}/{location}", _decision(tx, task, cluster, location, now, assets))
-            for cluster, location in places
+            (f"{one.cluster}/{one.location}", _decision(tx, one, now, assets))
+            for one in definitions.definitions(tx, [task])
         ),
         latest=tuple(submissions.latest_of(tx, task, limit=last)),
         events=tuple(event for _, event in events_of(tx, task=task, limit=last)),
@@ -112,14 +112,11 @@ def edge_line(edge: EdgeView) -> str:
     return f"{text} ({where})." if where else f"{text} (no task)."
 
 
-def _decision(
-    tx: sa.Connection, task: str, cluster: str, location: str, now: datetime, assets: Assets
-) -> Decision:
-    spec = definitions.spec_of(tx, task, cluster, location)
-    assert spec is not None
+def _decision(tx: sa.Connection, one: Definition, now: datetime, assets: Assets) -> Decision:
+    spec = one.spec
     imagined = Submission(
-        id="", task=task, cluster=cluster, location=location, batch=spec.batch, group_id="",
-        by="", state=SubmissionState.SUBMITTED, reason="", state_at=now,
+        id="", task=spec.name, cluster=one.cluster, location=one.location, batch=spec.batch,
+        group_id="", by="", state=SubmissionState.SUBMITTED, reason="", state_at=now,
         required_since=required_since(spec.freshness_hours, spec.timezone, now),
         submitted_at=now,
     )  # fmt: skip
