@@ -107,6 +107,7 @@ def adopted(instance: "DagsterInstance") -> list[Finding]:
     """Finds adopted schedules and sensors that a user has started again in Dagster.
 
     Dagster evaluates a schedule then, beside ours. It evaluates no sensor, also if ours is gone.
+    And those whose cut-over or way back has not ended, as after a command that was killed.
     """
     from arctic_orchestration.schedules.adoption.journal import Step
     from arctic_orchestration.schedules.dagster.adoption.instigators import is_fenced
@@ -116,7 +117,16 @@ def adopted(instance: "DagsterInstance") -> list[Finding]:
         if state is None:
             return []
         known, gone = steps(*state), abandoned(*state)
+    between = {
+        Step.STOPPED: ("it is stopped in Dagster, and its schedule has not begun", "--cut-over"),
+        Step.ENDED: ("its schedule has ended, and it is not started in Dagster", "--back"),
+    }
     findings = []
+    for (_, name), step in sorted(known.items()):
+        if step in between:
+            text, way = between[Step(step)]
+            advice = f"go on with: arctic adopt {way} {name}"
+            findings.append(bad(f"adopted {name}", f"{text}: nothing runs", advice))
     for one in instance.all_instigator_state():
         key, name = (_owner(one), one.name), f"adopted {one.name}"
         if known.get(key) != Step.ADOPTED or not one.is_running:

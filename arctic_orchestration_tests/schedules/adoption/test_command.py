@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
+from arctic_orchestration.schedules.adoption import cut_over, way_back
 from arctic_orchestration.schedules.cli import adopt as cli
 from arctic_orchestration.schedules.dagster.adoption.drafts import Drafted
 from arctic_orchestration.schedules.dagster.adoption.session import Session
@@ -19,6 +20,7 @@ from arctic_orchestration.state.adoption_tables import adoptions
 from arctic_orchestration.state.tables import locations, schedules
 from arctic_orchestration_tests.cli.conftest import Outcome as Ended
 from arctic_orchestration_tests.cli.conftest import arctic
+from arctic_orchestration_tests.present import present
 from arctic_orchestration_tests.schedules.adoption.project import LOCATION, Project
 from arctic_orchestration_tests.schedules.adoption.test_cut_over import (
     SECONDS,
@@ -232,6 +234,27 @@ def test_the_doctor_finds_what_a_user_has_started_again(
         if one["check"].startswith("adopted")
     ]
     assert (finding["check"], finding["advice"]) == (f"adopted {found}", advice)
+
+
+def test_the_doctor_finds_what_runs_nowhere(project: Project, arctic: Callable[..., Ended]) -> None:
+    """The commands were killed: one of a cut-over, and one of a way back."""
+    project.start("hourly", "arrivals")
+    project.daemon_pass()
+    with closing(project.session()) as session:
+        item = session.cut_over("arrivals")
+        assert cut_over.advance(item.place, item.instigator, present(item.adoption())) is None
+        item = session.cut_over("hourly")
+        assert session.forward(item) is None
+        assert way_back.advance(item.place, item.instigator, present(item.adoption())) is None
+    found = [
+        (one["check"], one["status"], one["advice"])
+        for one in json.loads(arctic("doctor", "--json").out)["findings"]
+        if one["check"].startswith("adopted")
+    ]
+    assert found == [
+        ("adopted arrivals", "failed", "go on with: arctic adopt --cut-over arrivals"),
+        ("adopted hourly", "failed", "go on with: arctic adopt --back hourly"),
+    ]
 
 
 def test_the_code_of_what_has_a_function_is_python_alone(adopt: Callable[..., Ended]) -> None:
