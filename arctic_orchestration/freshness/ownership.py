@@ -263,6 +263,7 @@ def publish(
     token: int,
     *,
     outdated: Callable[[datetime], bool] = lambda _: False,
+    seen_at: datetime | None = None,
     time: Time = database_time,
 ) -> datetime:
     """Records a success and releases the task; the token is checked on the locked row.
@@ -274,6 +275,8 @@ def publish(
         token: its token.
         outdated: whether the run was for a partition that is not the newest any more at a moment.
             Then its success counts from the acquisition, when it was the newest.
+        seen_at: when the run was last seen at work, if it may have ended long ago: its success
+            counts from then.
         time: the source of the time.
 
     Returns:
@@ -299,7 +302,7 @@ def publish(
         .where(tasks.c.task == task)
         .values(
             owner=None, expires_at=None, last_acquired_at=row.acquired_at,
-            last_success_at=row.acquired_at if outdated(now) else now,
+            last_success_at=row.acquired_at if outdated(now) else seen_at or now,
             last_success_run=row.run_id, last_success_cluster=row.cluster, last_token=token,
         )
     )  # fmt: skip

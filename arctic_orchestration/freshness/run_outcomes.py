@@ -61,6 +61,7 @@ class Outcomes:
         token: int,
         owner: str,
         outdated: Callable[[datetime], bool] = lambda _: False,
+        seen_at: datetime | None = None,
     ) -> datetime:
         """Publishes a success, see ``ownership.publish``; the submission is locked.
 
@@ -73,7 +74,9 @@ class Outcomes:
                 f"its submission {submission.id} is {submission.state.value}: {submission.reason}"
             )
             raise Refused(f"task {submission.task}: token {token} is over: {text}")
-        at = ownership.publish(tx, submission.task, owner, token, outdated=outdated, time=self.time)
+        at = ownership.publish(
+            tx, submission.task, owner, token, outdated=outdated, seen_at=seen_at, time=self.time
+        )
         run = f"run {submission.run_id}" if submission.run_id else "its run"
         self.move(
             tx,

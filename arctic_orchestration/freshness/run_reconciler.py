@@ -173,7 +173,11 @@ class RunReconciler:
             # The run of a job never begins as a task, and goes on without the database.
             is_asset = spec is not None and spec.kind == "asset" and not of_job
             silent = late and (begun or is_asset)
-            return self._run_ended(tx, submission, run, spec, why, begun=begun, silent=silent)
+            # No tick has seen its end: it may be hours old.
+            seen_at = row.expires_at - out.life if late and row.expires_at is not None else None
+            return self._run_ended(
+                tx, submission, run, spec, why, begun=begun, silent=silent, seen_at=seen_at
+            )
         if begun and run is not None and self._is_to_be_retried(tx, submission, now):
             return "renewed"
         if late and begun:
@@ -220,6 +224,7 @@ class RunReconciler:
         *,
         begun: bool,
         silent: bool,
+        seen_at: datetime | None,
     ) -> str:
         out = self.outcomes
         token = submission.token
@@ -234,7 +239,7 @@ class RunReconciler:
             out.renew(tx, submission, run_id=run.run_id)
             try:
                 out.published(
-                    tx, submission, token=token, owner=submission.owner,
+                    tx, submission, token=token, owner=submission.owner, seen_at=seen_at,
                     outdated=lambda at: spec is not None and self.outdated(spec, run, at),
                 )  # fmt: skip
             except Refused as error:

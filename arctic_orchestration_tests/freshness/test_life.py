@@ -154,6 +154,24 @@ def test_a_job_that_knows_nothing_of_tasks_is_renewed_and_published_by_ticks(wor
     assert world.row("report").last_success_run == run.run_id
 
 
+def test_a_job_that_ended_while_no_tick_looked_is_as_old_as_its_last_renewal(world: World) -> None:
+    """The daemon was down for nine hours: what is needed of the last hour is made again."""
+    east = world.place(spec("report", kind="job", freshness_hours=1))
+    (first,) = east.submit("report")
+    east.tick()
+    (run,) = east.waiting_runs()
+    east.runs.becomes(run.run_id, RunStatus.STARTED)
+    world.clock.passes(seconds=30)
+    east.tick()
+    renewed_at = world.clock.now
+    east.runs.becomes(run.run_id, RunStatus.SUCCESS)
+    world.clock.passes(hours=9)
+    (second,) = east.submit("report")
+    assert [request.submission for request in east.tick().requests] == [second.id]
+    assert world.state_of(first) is SubmissionState.SUCCEEDED
+    assert world.row("report").last_success_at == renewed_at
+
+
 def test_the_first_step_of_a_job_reports_that_its_run_has_begun(world: World) -> None:
     """Once, and the ticks go on renewing; one with a token that is over tells nothing."""
     east = world.place(spec("report", kind="job"))
