@@ -291,10 +291,11 @@ def publish(
     problem = why_not(row, owner, token, now)
     if problem is not None:
         raise Refused(problem)
+    made_at = row.acquired_at if outdated(now) else seen_at or now
     tx.execute(
         sa.insert(task_publications).values(
             task=task, token=token, submission=row.submission, run_id=row.run_id,
-            cluster=row.cluster, at=now,
+            cluster=row.cluster, at=made_at,
         )
     )  # fmt: skip
     tx.execute(
@@ -302,7 +303,7 @@ def publish(
         .where(tasks.c.task == task)
         .values(
             owner=None, expires_at=None, last_acquired_at=row.acquired_at,
-            last_success_at=row.acquired_at if outdated(now) else seen_at or now,
+            last_success_at=made_at,
             last_success_run=row.run_id, last_success_cluster=row.cluster, last_token=token,
         )
     )  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 
 from arctic_orchestration import clock
 from arctic_orchestration.event_log.event import RunStatus
+from arctic_orchestration.freshness.ended_submissions import ending
 from arctic_orchestration.freshness.run_reconciler import BEGINS_WITHIN
 from arctic_orchestration.freshness.run_start import step_begun
 from arctic_orchestration.freshness.status import Step, events_of
@@ -17,6 +18,7 @@ from arctic_orchestration.freshness.submission import SubmissionState
 from arctic_orchestration.state.database import Database
 from arctic_orchestration.state.dialect import database_time
 from arctic_orchestration_tests.freshness.imagined import Run, Runs, World, spec
+from arctic_orchestration_tests.present import present
 
 
 def test_a_task_without_parents_is_acquired_run_and_published(world: World) -> None:
@@ -170,6 +172,9 @@ def test_a_job_that_ended_while_no_tick_looked_is_as_old_as_its_last_renewal(wor
     assert [request.submission for request in east.tick().requests] == [second.id]
     assert world.state_of(first) is SubmissionState.SUCCEEDED
     assert world.row("report").last_success_at == renewed_at
+    with world.state.read() as tx:
+        shown = present(ending(tx, first.id))
+    assert (shown.at, present(shown.success).at) == (world.clock.now, renewed_at)
 
 
 def test_the_first_step_of_a_job_reports_that_its_run_has_begun(world: World) -> None:
