@@ -611,7 +611,7 @@ def set_targets(sensor: dg.SensorDefinition, targets: Sequence[AutomationTarget]
 
 
 class NamedTargetsSensor(dg.SensorDefinition):
-    """A sensor that keeps its class and its targets where ``dg`` adds metadata to a copy of it."""
+    """A sensor of ours: keeps its class and its targets where ``dg`` adds metadata to a copy."""
 
     def with_attributes(
         self, *, jobs: Sequence[Any] | None = None, metadata: Mapping[str, Any] | None = None

@@ -4,6 +4,7 @@ import runpy
 import socket
 import sqlite3
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from arctic_orchestration import (
     only,
 )
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
+from arctic_orchestration.schedules.dagster.adoption.drafts import drafts_of
 
 days = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-02-01")
 
@@ -266,7 +268,8 @@ def test_tables_whose_names_make_no_op_have_no_asset() -> None:
 
 
 def test_all_parts_come_by_one_way() -> None:
-    """Schedules, tasks, consumers and compaction; none of their names collide."""
+    """Schedules, tasks, consumers and compaction; none of their names collide. Their sensors are
+    none that could be adopted or imported."""
 
     @dg.asset
     def fed() -> None: ...
@@ -284,6 +287,7 @@ def test_all_parts_come_by_one_way() -> None:
     dg.Definitions.validate_loadable(defs)
     sensors = {sensor.name for sensor in defs.get_repository_def().sensor_defs}
     assert sensors == {"arctic_dispatcher", "arctic_tasks", "arctic_compaction", "copy"}
+    assert drafts_of(defs.get_repository_def(), datetime(2026, 3, 2, tzinfo=UTC)) == []
 
 
 def test_a_part_of_another_kind_is_refused_by_name() -> None:

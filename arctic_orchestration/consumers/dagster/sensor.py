@@ -19,6 +19,7 @@ from arctic_orchestration.consumers.dagster.event_source import log_of
 from arctic_orchestration.consumers.dagster.partition_consumer import PartitionConsumer
 from arctic_orchestration.consumers.partition import ConsumedPartition, Where, matcher
 from arctic_orchestration.consumers.partition_runs import Delivery, Follower
+from arctic_orchestration.dagster_internals import NamedTargetsSensor
 from arctic_orchestration.errors import ArcticError, InvalidDefinition, InvalidInput
 from arctic_orchestration.run_tags import check_storable
 
@@ -80,7 +81,7 @@ def consumer_sensor(
     following = _Following(consumer, at_once, where, request)
     by_name: Any = {"job_name": target} if isinstance(target, str) else {"target": target}
     try:
-        return dg.SensorDefinition(
+        return NamedTargetsSensor(
             name=_NOT_IN_NAMES.sub("_", consumer.name) if name is None else name,
             evaluation_fn=following.evaluate,
             minimum_interval_seconds=interval_seconds,

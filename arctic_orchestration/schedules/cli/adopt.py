@@ -201,6 +201,9 @@ def _list(chosen: "Sequence[LoadedRepository]", names: list[str], *, as_json: bo
             ]
         )
         return
+    if not drafts:
+        console().print("no schedules and sensors of Dagster")
+        return
     shown = Rows(
         counted(len(drafts), "object"), "outcome", "kind", "object", "adoption", _WHAT, text=_WHAT
     )

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from arctic_orchestration.dagster_internals import (
+    NamedTargetsSensor,
     constant_request,
     execution_times,
     partitioned_schedule_tags,
@@ -26,7 +27,6 @@ from arctic_orchestration.schedules.dagster.adoption.targets import (
     target_of,
     target_of_sensor,
 )
-from arctic_orchestration.schedules.dagster.every_job import EveryJobSensor
 from arctic_orchestration.schedules.dagster.partitioned_targets import without_partitions
 from arctic_orchestration.schedules.dagster.sources import is_plain
 from arctic_orchestration.schedules.imports.draft import Draft, Names, NotPossible, Options, Outcome
@@ -114,7 +114,8 @@ def drafts_of(repository: dg.RepositoryDefinition, now: datetime) -> list[Drafte
         draft = Draft(source=schedule.name, names=names, options=options)
         found.append(_drafted(schedule.name, "schedule", draft, schedule, repository))
     for sensor in repository.sensor_defs:
-        if not isinstance(sensor, EveryJobSensor):
+        # Ours decide for what is adopted, and for tasks, tables and consumers.
+        if not isinstance(sensor, NamedTargetsSensor):
             draft = Draft(source=sensor.name, names=names, options=options)
             found.append(_drafted(sensor.name, _kind(sensor), draft, sensor, repository))
     for key in sorted(repository.asset_graph.get_all_asset_keys()):
