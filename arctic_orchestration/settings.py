@@ -100,7 +100,7 @@ class Settings:
         # Checked here: `service_page` reads it for each run, and fails for none.
         _web_page(env, "ARCTIC_SERVICE_URL", _PAGES)
         return cls(
-            database_url=env.get("ARCTIC_DATABASE_URL") or f"sqlite:///{home / 'arctic.db'}",
+            database_url=env.get("ARCTIC_DATABASE_URL") or _sqlite(home / "arctic.db"),
             cluster=cluster,
             catalog=env.get("ARCTIC_CATALOG") or "lake",
             lake=Path(env.get("ARCTIC_LAKE") or home / "lake"),
@@ -112,6 +112,14 @@ class Settings:
             notifications=Path(notifications) if notifications is not None else None,
             timezone=default_timezone(env),
         )
+
+
+def _sqlite(file: Path) -> str:
+    # Commands without a state database do not import it.
+    from sqlalchemy import URL
+
+    # Version 2.1 reads %, ? and # of a URL otherwise than version 2.0 did.
+    return URL.create("sqlite", database=str(file)).render_as_string()
 
 
 def service_page(*path: str, **parameters: str | None) -> str | None:

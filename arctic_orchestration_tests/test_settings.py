@@ -1,12 +1,14 @@
 """What the environment configures."""
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.settings import VARIABLES, Settings, service_page
+from arctic_orchestration.state.database import Database
 
 
 def test_everything_lies_in_dagster_home_unless_it_says_otherwise(tmp_path: Path) -> None:
@@ -19,6 +21,18 @@ def test_everything_lies_in_dagster_home_unless_it_says_otherwise(tmp_path: Path
         lake=tmp_path / "lake",
         spark_master="local[*]",
     )
+
+
+@pytest.mark.parametrize("name", ["feature%2Fa", "50%", "a#b", "ä b"])
+def test_dagster_home_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """Branches of continuous integration are folders such as the first."""
+    home = tmp_path / name
+    home.mkdir()
+    with closing(
+        Database(Settings.from_environment({"DAGSTER_HOME": str(home)}).database_url)
+    ) as state:
+        state.upgrade()
+    assert (home / "arctic.db").exists()
 
 
 def test_each_variable_is_read() -> None:
