@@ -36,7 +36,9 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     StringType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
     UUIDType,
@@ -44,7 +46,7 @@ from pyiceberg.types import (
 
 from arctic_orchestration.lake.merging import arrow_sorting
 from arctic_orchestration.lake.merging.arrow_sorting import Source, sorted_rows
-from arctic_orchestration.lake.merging.sort_keys import Key, Order, why_not_sorted
+from arctic_orchestration.lake.merging.sort_keys import Key, Order, key_values, why_not_sorted
 
 _NAIVE = st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31))
 #: a type: in Arrow, and its values; the least numbers cannot be truncated
@@ -183,6 +185,19 @@ def _values(table: pa.Table, keys: tuple[Key, ...]) -> list[tuple[Any, ...]]:
         for key in keys
     ]  # fmt: skip
     return list(zip(*columns, strict=True))
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_nanoseconds_have_the_buckets_of_microseconds(zone: str | None) -> None:
+    """As the specification has it, also before 1970: of the microsecond that began before them."""
+    numbers = pa.array([1_000_001, -1, -1_999, None, -(2**63)], pa.int64())
+    kind = TimestampNanoType() if zone is None else TimestamptzNanoType()
+    found = key_values(
+        pa.table({"at": numbers.cast(pa.timestamp("ns", zone))}),
+        Key(path=("at",), kind=kind, transform=BucketTransform(1000)),
+    )
+    bucket = BucketTransform(1000).transform(LongType())
+    assert found.to_pylist()[:4] == [bucket(1_000), bucket(-1), bucket(-2), None]
 
 
 def orders(distinct: int, rows: int) -> pa.Table:

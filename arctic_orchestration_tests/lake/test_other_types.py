@@ -14,7 +14,13 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import (
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    YearTransform,
+)
 from pyiceberg.types import (
     FixedType,
     GeographyType,
@@ -206,6 +212,22 @@ def test_rows_are_sorted_and_deleted_by_uuids(
     done = merge(spark, table, group, directory, target_bytes=1 << 30)
     assert [row["id"] for row in rows_of(done)] == [1, 0, 2]
     assert done.rows_deleted == 1
+
+
+@pytest.mark.parametrize("name", ["timestamp_ns", "timestamptz_ns"])
+@pytest.mark.parametrize("transform", [YearTransform(), MonthTransform(), HourTransform()])
+def test_rows_are_sorted_by_parts_of_nanoseconds(
+    spark: SparkSession, catalog: Catalog, name: str, transform: Transform[Any, Any]
+) -> None:
+    """A nanosecond before 1970 is in the hour before."""
+    table = new_table(catalog, TYPES[name])
+    with table.update_sort_order() as order:
+        order.asc("x", transform)
+    for places in (range(2), range(2, 4)):
+        add(table, rows(table, TYPES[name], places))
+    directory = table.location_provider().new_data_location("compaction-attempt-1")
+    done = merge(spark, table, plan(table), directory, target_bytes=1 << 30)
+    assert [row["id"] for row in rows_of(done)] == [1, 3, 0, 2]
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,19 @@ from pyiceberg.transforms import (
     TruncateTransform,
     VoidTransform,
 )
-from pyiceberg.types import IcebergType, StringType
+from pyiceberg.types import (
+    IcebergType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
 
 from arctic_orchestration.lake.clustering import clustering_of
 from arctic_orchestration.lake.schema import path_of
+
+_NANOS = (TimestampNanoType, TimestamptzNanoType)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +100,8 @@ def why_not_sorted(order: Order) -> str | None:
     """
     for key in order.keys:
         is_text = isinstance(key.transform, TruncateTransform) and isinstance(key.kind, StringType)
-        known = isinstance(
+        # No time in nanoseconds is far.
+        known = isinstance(key.kind, _NANOS) or isinstance(
             key.transform, (BucketTransform, TruncateTransform, DayTransform, HourTransform)
         )
         if key.transform is not None and (is_text or not known):
@@ -103,7 +113,13 @@ def key_values(table: pa.Table, key: Key) -> pa.Array:
     """Returns the key of each row, in a type whose order is that of Iceberg."""
     values = field_values(table, key.path)
     if key.transform is not None:
-        values = one_array(key.transform.pyarrow_transform(key.kind)(values))
+        kind = key.kind
+        if isinstance(kind, _NANOS):
+            # pyiceberg has no hours of nanoseconds, and other buckets than Iceberg before 1970.
+            kind = TimestampType() if values.type.tz is None else TimestamptzType()
+            micros = pa.timestamp("us", values.type.tz)
+            values = pc.floor_temporal(values, unit="microsecond").cast(micros, safe=False)
+        values = one_array(key.transform.pyarrow_transform(kind)(values))
     kind = values.type
     if pa.types.is_floating(kind):
         return _whole(values)
