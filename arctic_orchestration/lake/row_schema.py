@@ -74,10 +74,14 @@ def null_found(error: Exception) -> str | None:
 
 def _column(found: spark.StructType, field: iceberg.NestedField) -> Column:
     if field.name not in found.names:
-        default = field.write_default
-        return F.lit(None) if default is None else literal_of(field.field_type, default)
+        return _default_of(field)
     column = column_at((field.name,))
     return ordered(column, found[field.name].dataType, field.field_type)
+
+
+def _default_of(field: iceberg.NestedField) -> Column:
+    default = field.write_default
+    return F.lit(None) if default is None else literal_of(field.field_type, default)
 
 
 def ordered(column: Column, found: spark.DataType, kind: iceberg.IcebergType) -> Column:
@@ -92,7 +96,7 @@ def ordered(column: Column, found: spark.DataType, kind: iceberg.IcebergType) ->
                         column.getField(field.name), found[field.name].dataType, field.field_type
                     )
                     if field.name in found.names
-                    else F.lit(None)
+                    else _default_of(field)
                 ).alias(field.name)
                 for field in kind.fields
             ]

@@ -112,6 +112,29 @@ def test_appended_rows_without_a_column_have_its_default_for_new_rows(
     assert {name: row[name] for name in COLUMNS} == default | {"small": 9, "large": None}
 
 
+def test_appended_structs_without_a_field_have_its_default(
+    spark: SparkSession, catalog: Catalog, table: Table
+) -> None:
+    """A required one, too; a null that a row has stays, of the field or of the whole struct."""
+
+    def change(fields: list[Any]) -> list[Any]:
+        given = [_field(50, "y", "long", 5), _field(51, "z", "date", "2017-11-16")]
+        fields[1]["type"]["fields"] += [given[0], given[1] | {"required": True}]
+        return fields
+
+    table = _changed(catalog, table, change)
+    rows = "select 1L as id, named_struct('x', 2L) as s union all select 3L, null"
+    append(spark, spark.sql(rows), table)
+    rows = "select 4L as id, named_struct('x', 5L, 'y', cast(null as bigint)) as s"
+    append(spark, spark.sql(rows), table)
+    found = {}
+    for file in live_files(table.refresh()).files:
+        for row in pq.ParquetFile(plain_path(file.path)).read(["id", "s"]).to_pylist():
+            found[row["id"]] = row["s"]
+    day = date(2017, 11, 16)
+    assert found == {1: {"x": 2, "y": 5, "z": day}, 3: None, 4: {"x": 5, "y": None, "z": day}}
+
+
 def test_tables_with_defaults_are_not_read(spark: SparkSession, table: Table) -> None:
     """Spark would find nulls in older files."""
     with pytest.raises(UnsupportedTable, match="column flag: its default value for older files"):
