@@ -30,7 +30,7 @@ from pyiceberg.transforms import (
 from pyiceberg.typedef import Record
 from pyspark.sql import Column
 
-from arctic_orchestration.errors import UnsupportedTable
+from arctic_orchestration.errors import SchemaMismatch, UnsupportedTable
 from arctic_orchestration.lake.schema import column_at, path_of
 from arctic_orchestration.lake.spark_versions import arrow_function
 
@@ -81,7 +81,11 @@ def partition_group(spec: PartitionSpec, schema: Schema) -> Column | None:
 
 
 def partition_of(file: pq.ParquetFile, spec: PartitionSpec, schema: Schema) -> Record:
-    """Returns the partition of a file with rows of one partition, from its first row."""
+    """Returns the partition of a file with rows of one partition, from its first row.
+
+    Errors:
+        SchemaMismatch: its date or timestamp is before year 1 or after 9999.
+    """
     paths = {
         field.source_id: path_of(schema, field.source_id)
         for field in spec.fields
@@ -103,10 +107,17 @@ def partition_of(file: pq.ParquetFile, spec: PartitionSpec, schema: Schema) -> R
 
 
 def _first(row: pa.RecordBatch, path: tuple[str, ...]) -> Any:
-    value = row.column(path[0])[0].as_py()
+    value = row.column(path[0])[0]
     for name in path[1:]:
-        value = None if value is None else value[name]
-    return value
+        value = value[name] if value.is_valid else pa.scalar(None)
+    try:
+        return value.as_py()
+    except OverflowError as error:
+        # pyiceberg computes its partition, and the snapshot's summary, with Python's dates.
+        raise SchemaMismatch(
+            f"column {'.'.join(path)}: got {value.cast(pa.string())}, expected a year from 1 to "
+            "9999, as the table is partitioned by it"
+        ) from error
 
 
 def transformed(

@@ -98,7 +98,8 @@ def append(
             are in a file with deletes, or rows of a table of format 3 are to be replaced. Nothing
             was written.
         InvalidInput: a property of the table cannot be read. Nothing was committed.
-        SchemaMismatch: the rows do not fit the columns. Nothing was committed.
+        SchemaMismatch: the rows do not fit the columns, or a year by which the table is partitioned
+            is not from 1 to 9999. Nothing was committed.
         CommitConflict: columns or partitions were changed meanwhile, or other writers were first
             for too long. Nothing was committed; retrying is safe.
         CatalogUnavailable: the catalog refused the commit again and again. Nothing was committed.

@@ -42,6 +42,7 @@ from pyiceberg.types import (
 )
 from pyspark.sql import DataFrame, SparkSession
 
+from arctic_orchestration.errors import SchemaMismatch
 from arctic_orchestration.lake import append, ensure_table, open_catalog, read
 from arctic_orchestration.lake.schema import spark_schema
 from arctic_orchestration_tests.lake.conftest import settings_for
@@ -281,6 +282,35 @@ def test_partitions_are_those_that_pyiceberg_gives_the_rows(
         return found
 
     assert counts(ours) == counts(reference)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("date_from_unix_date(5000000)", "15659-07-15"),
+        ("date_from_unix_date(-900000)", "-0495-11-20"),
+        ("timestamp_seconds(300000000000)", "11476-08-15 05:20:00"),
+    ],
+)
+def test_years_that_have_no_partition_are_refused(
+    spark: SparkSession, catalog: Catalog, value: str, text: str
+) -> None:
+    """By column and value. Where the column beside it is that of the partition, they are rows."""
+    kind = DateType() if "date" in value else TimestamptzType()
+    inside = StructType(NestedField(2, "at", kind), NestedField(3, "id", IntegerType()))
+    schema = Schema(NestedField(1, "s", inside))
+    rows = spark.sql(f"select named_struct('at', {value}, 'id', 7) as s")
+    spec = PartitionSpec(PartitionField(2, 1000, DayTransform(), "part"))
+    table = ensure_table(catalog, "lake.refused", schema, partition_spec=spec)
+    problem = rf"column s\.at: got {text}.*, expected a year from 1"
+    with pytest.raises(SchemaMismatch, match=problem):
+        append(spark, rows, table)
+    assert table.refresh().current_snapshot() is None
+
+    spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "part"))
+    table = ensure_table(catalog, "lake.taken", schema, partition_spec=spec)
+    assert append(spark, rows, table).rows == 1
+    assert read(spark, table).where(f"s.at = {value}").count() == 1
 
 
 def test_decimals_of_38_digits_are_in_their_partitions(
