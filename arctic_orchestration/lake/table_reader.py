@@ -38,8 +38,8 @@ def read(
     """Returns the table's rows, now or at a snapshot; ``table`` is refreshed.
 
     Columns are found by field id, so a column that was renamed, moved, added or widened after a
-    file was written has the table's present form. With a filter, files without a possible match are
-    skipped.
+    file was written has the table's present form; at a snapshot, the form that it had then, also in
+    the filter. With a filter, files without a possible match are skipped.
 
     Errors:
         NotFound: the table has no such snapshot.
@@ -76,11 +76,18 @@ def plan(
 ) -> list[FileScanTask]:
     """Returns the files that may contain matching rows.
 
+    Args:
+        row_filter: names the columns as they were at the snapshot.
+
     Errors:
         UnsupportedTable: the snapshot has equality deletes.
     """
+    scan = table.scan(row_filter=row_filter, snapshot_id=snapshot_id)
+    # pyiceberg finds the columns of a filter by their present names, at any snapshot.
+    as_it_was = {"current_schema_id": scan.projection().schema_id}
+    scan = scan.update(table_metadata=table.metadata.model_copy(update=as_it_was))
     try:
-        return list(table.scan(row_filter=row_filter, snapshot_id=snapshot_id).plan_files())
+        return list(scan.plan_files())
     except ValueError as error:
         if "equality delete" not in str(error):
             raise

@@ -131,6 +131,25 @@ def test_a_snapshot_is_read_with_the_columns_it_had(spark: SparkSession, catalog
         read(spark, table, snapshot_id=5)
 
 
+def test_a_filter_at_a_snapshot_is_about_the_columns_of_then(
+    spark: SparkSession, catalog: Catalog
+) -> None:
+    """Also of a name that has become another column's, with values that match nothing."""
+    schema = Schema(NestedField(1, "a", LongType()), NestedField(2, "b", LongType()))
+    table = ensure_table(catalog, "lake.renamed", schema)
+    rows = spark.range(10).selectExpr("id as a", "id + 100 as b")
+    then = append(spark, rows, table).snapshot_id
+    for name, new in (("a", "old"), ("b", "a")):
+        with table.update_schema() as update:
+            update.rename_column(name, new)
+    for value, now, before in ((5, 0, 1), (105, 1, 0)):
+        wanted = EqualTo("a", value)
+        assert read(spark, table, row_filter=wanted).count() == now
+        assert read(spark, table, row_filter=wanted, snapshot_id=then).count() == before
+    (row,) = read(spark, table, row_filter=EqualTo("b", 107), snapshot_id=then).collect()
+    assert row.asDict() == {"a": 7, "b": 107}
+
+
 FILTERED = Schema(
     NestedField(1, "id", IntegerType()),
     NestedField(2, "text", StringType()),
