@@ -36,7 +36,7 @@ from arctic_orchestration.errors import (
 )
 from arctic_orchestration.identifiers import new_id
 from arctic_orchestration.lake.appending import AppendFiles
-from arctic_orchestration.lake.catalog_answers import REFUSED_COMMIT, TRIES, wait_seconds
+from arctic_orchestration.lake.catalog_answers import REFUSED_COMMIT, TRIES, answered, wait_seconds
 from arctic_orchestration.lake.data_files import remove_directory, write_files
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
 from arctic_orchestration.lake.partitioning import require_supported_spec
@@ -102,13 +102,14 @@ def append(
             is not from 1 to 9999. Nothing was committed.
         CommitConflict: columns or partitions were changed meanwhile, or other writers were first
             for too long. Nothing was committed; retrying is safe.
-        CatalogUnavailable: the catalog refused the commit again and again. Nothing was committed.
+        CatalogUnavailable: the catalog did not answer, or refused the commit, again and again.
+            Nothing was committed.
         CommitUnknown: the catalog neither confirmed nor refused the commit. The files still exist;
             appending again is safe with the same ``once`` key.
     """
     require_lake_session(spark)
-    table.refresh()
     name = ".".join(table.name())
+    answered(table.refresh, name)
     require_supported_metadata(table)
     require_supported(table.schema(), name)
     require_supported_spec(table.spec(), table.schema(), name)
@@ -290,7 +291,7 @@ class _Append:
 
     def _refresh(self) -> None:
         try:
-            self._table.refresh()
+            answered(self._table.refresh, ".".join(self._table.name()))
         except Exception as error:
             if self.in_doubt:
                 self._refuse_to_guess(error)

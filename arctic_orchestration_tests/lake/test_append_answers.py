@@ -51,6 +51,28 @@ def test_a_commit_whose_answer_is_lost_is_there_once(
     assert appended.written
 
 
+def test_a_catalog_that_restarts_is_asked_again(
+    spark: SparkSession, table: Table, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the append, and right after it took the commit: whether it did is found out."""
+    load, silent = table.catalog.load_table, ["it restarts"] * 2
+
+    def restarting(*arguments: Any) -> Table:
+        if silent:
+            raise ConnectionError(silent.pop())
+        return load(*arguments)
+
+    def take_and_restart(*arguments: Any) -> Any:
+        silent.extend(["it restarts"] * 2)
+        return catalogue.take_and_lose_the_answer(*arguments)
+
+    monkeypatch.setattr(table.catalog, "load_table", restarting)
+    catalogue.answers = [take_and_restart]
+    appended = append(spark, rows(spark, (1, "JFK", 0.0)), table)
+    assert (ids(table), silent) == ([1], [])
+    assert [snapshot.snapshot_id for snapshot in table.snapshots()] == [appended.snapshot_id]
+
+
 def test_lost_questions_and_refusals_are_tried_again(
     spark: SparkSession, table: Table, catalogue: Catalogue
 ) -> None:
