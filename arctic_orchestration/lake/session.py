@@ -27,6 +27,8 @@ NEEDED = {
     "spark.sql.parquet.fieldId.write.enabled": "true",
     # Never: a file without ids would silently be read as nulls.
     "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
+    # Pruned structs have lost the ids: what was renamed would be read as nulls.
+    "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Dates before 1582 are written as they are, not moved to the Julian calendar.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",

@@ -115,6 +115,19 @@ def test_renamed_added_moved_and_widened_columns_come_out_right(
     assert scanned == expected
 
 
+def test_fields_of_renamed_structs_are_read_alone(spark: SparkSession, catalog: Catalog) -> None:
+    """A query of one field, in which the struct or the field has another name than in the file."""
+    inside = StructType(NestedField(2, "a", LongType()), NestedField(3, "b", LongType()))
+    table = ensure_table(catalog, "lake.structs", Schema(NestedField(1, "s", inside)))
+    append(spark, spark.sql("select named_struct('a', 5L, 'b', 6L) as s"), table)
+    with table.update_schema() as update:
+        update.rename_column("s", "t")
+        update.rename_column("s.a", "x")
+    found = read(spark, table)
+    assert [row.x for row in found.select("t.x").collect()] == [5]
+    assert [row.b for row in found.where("t.x = 5").select("t.b").collect()] == [6]
+
+
 def test_a_snapshot_is_read_with_the_columns_it_had(spark: SparkSession, catalog: Catalog) -> None:
     """Before the second append and the new column; a snapshot that never was is refused."""
     schema = Schema(NestedField(1, "id", LongType()))
