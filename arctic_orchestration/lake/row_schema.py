@@ -26,7 +26,8 @@ def fitted(dataframe: DataFrame, schema: Schema) -> DataFrame:
     target = spark_schema(schema)
     return dataframe.select(
         *(
-            _guarded(_column(found, field), field)
+            # Also before: a null that is missing, or has no type, has no elements to look at.
+            _guarded(_column(found, field).cast(target[field.name].dataType), field)
             # The cast puts the ids of nested fields into the type. DataFrame.to() would do all of
             # this, but the optimizer loses its ids.
             .cast(target[field.name].dataType)

@@ -219,6 +219,19 @@ def test_smaller_numbers_are_widened_and_optional_columns_may_be_missing(
     assert table.scan().to_arrow().to_pylist() == [{"id": 3, "origin": None, "delay": 0.5}]
 
 
+def test_a_list_of_required_elements_may_be_missing(spark: SparkSession, catalog: Catalog) -> None:
+    """As a column and as a field of a struct; or be a null without a type."""
+    legs = ListType(5, LongType(), element_required=True)
+    trip = StructType(NestedField(3, "id", LongType()), NestedField(4, "legs", legs))
+    hops = NestedField(2, "hops", ListType(6, LongType(), element_required=True))
+    schema = Schema(NestedField(1, "trip", trip), hops)
+    table = ensure_table(catalog, "lake.trips", schema)
+    for query in ("named_struct('id', 1L) as trip", "null as trip, null as hops"):
+        append(spark, spark.sql(f"select {query}"), table)
+    found = table.scan().to_arrow().to_pylist()
+    assert found == [{"trip": None, "hops": None}, {"trip": {"id": 1, "legs": None}, "hops": None}]
+
+
 def test_rows_that_do_not_fit_are_refused_by_name(spark: SparkSession, table: Table) -> None:
     """An unknown column, a wrong type and a missing required one, all in one message."""
     frame = spark.sql("select 'x' as delay, 1 as gate")
