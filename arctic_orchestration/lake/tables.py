@@ -132,7 +132,8 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
         NotFound: the table does not exist; the message names the existing ones.
         CatalogUnavailable: the catalog did not answer, after several tries.
         StoreRefused: the object store refuses the credentials, so the metadata cannot be read.
-        UnsupportedTable: pyiceberg does not know a type or the format version in its metadata.
+        UnsupportedTable: pyiceberg does not know a type, the format version, or a default value in
+            its metadata.
         LakeError: the catalog has the table, but its metadata cannot be read.
     """
     # pyiceberg rejects a name without namespace as invalid; here it is a missing table.
@@ -149,7 +150,8 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
             if isinstance(error, CatalogUnavailable):
                 raise
             raise LakeError(f"{identifier}: its metadata cannot be read: {error}") from error
-        except (ValidationError, pydantic.ValidationError) as error:
+        except (ValidationError, pydantic.ValidationError, TypeError) as error:
+            # The last one: a default value of a type of which pyiceberg knows none.
             raise UnsupportedTable(f"{identifier}: {_unsupported(error)}") from error
     known = list_tables(catalog)
     shown = ", ".join(known[:_NAMES_SHOWN]) + (", ..." if len(known) > _NAMES_SHOWN else "")

@@ -363,7 +363,7 @@ def test_encrypted_tables_are_refused_by_name(catalog: Catalog, table: Table) ->
 
 
 def test_what_cannot_survive_is_refused_by_name(catalog: Catalog) -> None:
-    """A type that only columns may have, a reserved name, and a type unknown to pyiceberg."""
+    """What only columns may have, a reserved name, and what is unknown to pyiceberg."""
     inner = StructType(NestedField(10, "shape", GeometryType()))
     shapes = Schema(*SCHEMA.fields, NestedField(9, "s", inner))
     catalog.create_namespace("lake")
@@ -379,4 +379,9 @@ def test_what_cannot_survive_is_refused_by_name(catalog: Catalog) -> None:
     location = Path(table.metadata_location)
     location.write_text(location.read_text().replace('"long"', '"variant"'))
     with pytest.raises(UnsupportedTable, match=r"lake\.reserved: .*variant"):
+        load_table(catalog, "lake.reserved")
+
+    nanoseconds = '"timestamp_ns","initial-default":"2017-11-16T22:31:08.123456789"'
+    location.write_text(location.read_text().replace('"variant"', nanoseconds))
+    with pytest.raises(UnsupportedTable, match=r"lake\.reserved: .*timestamp_ns not supported"):
         load_table(catalog, "lake.reserved")
