@@ -1,18 +1,19 @@
 """An Iceberg table as a Spark DataFrame."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyspark.sql.functions as F
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from arctic_orchestration.errors import NotFound, UnsupportedTable
 from arctic_orchestration.lake.arrow_rows import arrow_rows
 from arctic_orchestration.lake.avro_doubles import read_exactly
+from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.file_access import file_access
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
 from arctic_orchestration.lake.null_partitions import compare_nulls
@@ -138,8 +139,17 @@ def rows_of(
     reader = spark.read.schema(columns).options(**access.options)
     # The session may skip what it cannot read, and rows would be missing without an error.
     reader = reader.options(ignoreCorruptFiles="false", ignoreMissingFiles="false")
+    return parquet_rows(reader, map(access.path, paths), over_connect=is_over_connect(spark))
+
+
+def parquet_rows(reader: DataFrameReader, paths: Iterable[str], *, over_connect: bool) -> DataFrame:
+    """Returns the rows of exactly these files, whatever characters their paths have."""
     reader = reader.option("recursiveFileLookup", "true")
-    return reader.parquet(*(literal_path(access.path(path)) for path in paths))
+    if over_connect:
+        # The server confuses the option below with another one, as it lower-cases its name.
+        return reader.parquet(*map(literal_path, paths))
+    # Spark's own option: an escaped pattern cannot contain a colon.
+    return reader.option("__globPaths__", "false").parquet(*paths)
 
 
 def _is_left_out(path: str) -> bool:

@@ -44,6 +44,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from arctic_orchestration.errors import SchemaMismatch
 from arctic_orchestration.lake import append, ensure_table, open_catalog, read
+from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.schema import spark_schema
 from arctic_orchestration_tests.lake.conftest import settings_for
 from arctic_orchestration_tests.lake.row_filters import EqualTo, GreaterThan
@@ -354,8 +355,10 @@ def test_a_partition_inside_a_struct(spark: SparkSession, catalog: Catalog) -> N
 
 
 def test_paths_with_special_characters(spark: SparkSession, tmp_path: Path) -> None:
-    """A lake below a directory with a space, patterns, a percent sign, a question mark."""
-    catalog = open_catalog(settings_for(tmp_path / "a [b]{c,d} *?#%20é"))
+    """A lake below a directory with a space, patterns, a percent sign, a question mark, a colon."""
+    # A Connect server does not read files of such a path with a colon.
+    colon = "" if is_over_connect(spark) else ":"
+    catalog = open_catalog(settings_for(tmp_path / f"a{colon} [b]{{c,d}} *?#%20é"))
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "l", ListType(3, LongType())))
     table = ensure_table(catalog, "lake.odd", schema)
     append(spark, frame(spark, schema, [(1, [1]), (2, [])]), table)

@@ -47,7 +47,7 @@ from arctic_orchestration.lake.row_lineage import LAST_UPDATED, ROW_ID, with_lin
 from arctic_orchestration.lake.row_schema import literal_of, ordered
 from arctic_orchestration.lake.schema import column_at, path_of, spark_schema
 from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS, file_metadata
-from arctic_orchestration.lake.table_reader import literal_path
+from arctic_orchestration.lake.table_reader import parquet_rows
 
 #: Hadoop uses one slash for several, except after a scheme.
 _SLASHES = re.compile(r"(?<!:)(?<!:/)/+")
@@ -201,13 +201,7 @@ def _read(
         rows = arrow_rows(session, io, schema, paths, tasks=1, with_places=True, names=names)
         return rows, {path: path for path in paths}
     reader = session.read.schema(spark_schema(schema)).options(**access.options)
-    reader = reader.option("recursiveFileLookup", "true")
-    if is_over_connect(session):
-        # The server confuses the option below with another one, as it lower-cases its name.
-        rows = reader.parquet(*(literal_path(access.path(path)) for path in paths))
-    else:
-        # Spark's own option: an escaped pattern cannot contain a colon.
-        rows = reader.option("__globPaths__", "false").parquet(*map(access.path, paths))
+    rows = parquet_rows(reader, map(access.path, paths), over_connect=is_over_connect(session))
     taken = {unquote(plain_path(url)): _as_metadata_has_it(url) for url in rows.inputFiles()}
     wanted = {_SLASHES.sub("/", plain_path(access.path(path))): path for path in paths}
     if taken.keys() != wanted.keys():
