@@ -16,6 +16,35 @@ from arctic_orchestration.schedules.json_schema import FileForm, schedules_schem
 from arctic_orchestration.schedules.schedule import Schedule, Target
 from arctic_orchestration.specification import Specification
 
+_TEMPLATE = {"type": "string", "pattern": r"\{\{"}
+_TEXTS = ("description", "examples", "default")
+
+
+def admitting_templates(schema: Any) -> Any:
+    """Returns a JSON Schema in which each value of a field or list may be a template.
+
+    With ``if``, because an ``anyOf`` would hide which field is wrong.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    made = dict(schema)
+    for key in {"$defs", "properties"} & schema.keys():
+        field = admitting_templates if key == "$defs" else _or_template
+        made[key] = {name: field(value) for name, value in schema[key].items()}
+    if "anyOf" in schema:
+        made["anyOf"] = [admitting_templates(each) for each in schema["anyOf"]]
+    for key in {"additionalProperties", "items"} & schema.keys():
+        made[key] = _or_template(schema[key])
+    return made
+
+
+def _or_template(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    texts = {key: schema[key] for key in _TEXTS if key in schema}
+    form = {key: value for key, value in schema.items() if key not in _TEXTS}
+    return {**texts, "if": _TEMPLATE, "then": True, "else": admitting_templates(form)}
+
 
 class Attributes(Specification):
     """The ``attributes`` of a ``defs.yaml``."""

@@ -22,6 +22,7 @@ from arctic_orchestration.component_attributes import (
     ConsumersAttributes,
     FreshnessAttributes,
     SchedulesAttributes,
+    admitting_templates,
 )
 from arctic_orchestration.dagster_internals import UnresolvedAssetJobDefinition, definitions_of_code
 from arctic_orchestration.errors import InvalidDefinition, InvalidInput
@@ -77,7 +78,7 @@ class _ArcticComponent(dg.Component):
     def get_model_cls(cls) -> type[BaseModel]:
         """Returns a model with the schema of the attributes, which are parsed by ``load``."""
         schema = cls.attributes.schema_of_file
-        form = classmethod(lambda _, *__, **___: schema())
+        form = classmethod(lambda _, *__, **___: admitting_templates(schema()))
         return type(cls.__name__, (_Given,), {"model_json_schema": form})
 
     @classmethod

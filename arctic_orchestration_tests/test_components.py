@@ -10,6 +10,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster.components.testing import DefsFolderSandbox, create_defs_folder_sandbox
+from jsonschema import Draft202012Validator
 
 from arctic_orchestration.components import (
     ArcticCompaction,
@@ -125,6 +126,33 @@ def test_whether_a_schedule_is_enabled_may_come_from_the_environment(
     assert isinstance(component, ArcticSchedules)
     (schedule,) = component.spec.schedules
     assert schedule.enabled is enabled
+
+
+TEMPLATE = "{{ from_template_vars }}"
+TRIGGER = {"partitions": {"asset": "orders", "count": TEMPLATE}}
+FORM = {
+    "name": TEMPLATE, "target": {"assets": [TEMPLATE]}, "trigger": {"any_of": [TRIGGER, TEMPLATE]},
+    "constraints": TEMPLATE, "enabled": TEMPLATE, "timeout": TEMPLATE,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "places"),
+    [
+        (TEMPLATE, []),
+        ([FORM], []),
+        ([FORM | {"enabled": "on"}], ["$[0].enabled"]),
+        ([FORM | {"trigger": {"partitions": {"asset": "orders", "count": 0}}}],
+         ["$[0].trigger.partitions.count"]),
+    ],
+)  # fmt: skip
+def test_the_schema_admits_templates_and_names_what_is_wrong_beside_them(
+    form: object, places: list[str]
+) -> None:
+    """The schema with which ``dg check yaml`` and editors check a ``defs.yaml``."""
+    validator = Draft202012Validator(ArcticSchedules.get_model_cls().model_json_schema())
+    found = validator.iter_errors({"schedules": form})
+    assert [error.json_path for error in found] == [f"$.schedules{one[1:]}" for one in places]
 
 
 SOURCE = """
