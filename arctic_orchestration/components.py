@@ -121,7 +121,8 @@ class _ArcticComponent(dg.Component):
         everything = context.component_tree.get_all_components(_ArcticComponent)  # type: ignore[type-abstract]
         if everything and everything[0] is not self:
             return dg.Definitions()
-        return _merged(everything or [self], list(definitions_of_code(context.component_tree)))
+        code = definitions_of_code(context.component_tree, _ArcticComponent)
+        return _merged(everything or [self], list(code))
 
 
 @dg.scaffold_with(_Scaffolder)

@@ -904,21 +904,25 @@ def skips_excluded_windows(definition: dg.ScheduleDefinition) -> bool:
     return function is not None and bool(getclosurevars(function).nonlocals.get("should_execute"))
 
 
-def definitions_of_code(tree: Any) -> Iterator[tuple[str, dg.Definitions]]:
-    """Yields the Python files below ``defs/`` with their definitions; not files of components.
+def definitions_of_code(tree: Any, own: type) -> Iterator[tuple[str, dg.Definitions]]:
+    """Yields the Python files and YAML components below ``defs/`` with their definitions.
 
     Args:
         tree: the component tree of the project.
+        own: the class of components that are left out, with Python files that make one.
     """
-    from dagster.components.core.decl import PythonFileDecl
+    from dagster.components.core.decl import PythonFileDecl, YamlDecl
 
     root = tree.find_root_decl()
-    if hasattr(root, "iterate_loc_component_decl_pairs"):
-        for loc, decl in root.iterate_loc_component_decl_pairs():
-            if isinstance(decl, PythonFileDecl) and not decl.decls:
-                yield loc.get_display_key(tree.defs_module_path), tree.build_defs_at_path(loc)
-        return
     # Dagster 1.12 has paths in place of locators.
-    for path, decl in root.iterate_path_component_decl_pairs():
-        if isinstance(decl, PythonFileDecl) and not decl.decls:
-            yield path.get_relative_key(tree.defs_module_path), tree.build_defs_at_path(path)
+    paths = not hasattr(root, "iterate_loc_component_decl_pairs")
+    pairs = "iterate_path_component_decl_pairs" if paths else "iterate_loc_component_decl_pairs"
+    for loc, decl in getattr(root, pairs)():
+        made = [(loc, decl)]
+        if isinstance(decl, PythonFileDecl):
+            made = [pair for pair in getattr(decl, pairs)() if pair[1] is not decl]
+        elif not isinstance(decl, YamlDecl):
+            continue
+        if not any(isinstance(tree.load_component(each), own) for each, _ in made):
+            key = loc.get_relative_key if paths else loc.get_display_key
+            yield key(tree.defs_module_path), tree.build_defs_at_path(loc)

@@ -38,6 +38,28 @@ def report(): ...
 @dg.job
 def send(): ...
 """
+OF_COMPONENT = """
+import dagster as dg
+from arctic_orchestration import fresh_parents
+
+class Made(dg.Component, dg.Model, dg.Resolvable):
+    name: str
+
+    def build_defs(self, context):
+        @fresh_parents({"orders": 24})
+        @dg.asset(name=self.name)
+        def made(): ...
+
+        return dg.Definitions(assets=[made])
+
+@dg.component_instance
+def instance(context):
+    return Made(name="made_in_code")
+
+@fresh_parents({"orders": 24})
+@dg.asset
+def beside(): ...
+"""
 SCHEDULE = """
   - name: {name}
     target: {{assets: [report]}}
@@ -100,6 +122,17 @@ def test_components_of_all_kinds_and_folders_are_one_location(sandbox: DefsFolde
     assert names == {"arctic_dispatcher", "arctic_tasks", "copy"}
     assert {"arctic/schedules/first", "arctic/schedules/second"} <= keys
     assert {"orders", "report", "arctic/tasks/report", "arctic/tasks/send"} <= keys
+
+
+def test_tasks_of_a_projects_own_components_are_tasks(sandbox: DefsFolderSandbox) -> None:
+    (sandbox.defs_folder_path / "own.py").write_text(OF_COMPONENT)
+    of_yaml = f"type: {sandbox.project_name}.defs.own.Made\nattributes: {{name: made_in_yaml}}\n"
+    write(sandbox, own_yaml=of_yaml, tasks=f"{TYPE}ArcticFreshness\n")
+    with sandbox.build_all_defs() as definitions:
+        graph = definitions.get_repository_def().asset_graph
+        keys = {key.to_user_string() for key in graph.get_all_asset_keys()}
+    made = {"made_in_code", "made_in_yaml", "beside"}
+    assert made | {f"arctic/tasks/{name}" for name in made} <= keys
 
 
 def test_every_example_loads_as_it_is_scaffolded(sandbox: DefsFolderSandbox) -> None:
