@@ -1,7 +1,7 @@
 """An Iceberg table as a Spark DataFrame."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyspark.sql.functions as F
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -9,6 +9,7 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.types import StructField, StructType
 
 from arctic_orchestration.errors import NotFound, UnsupportedTable
 from arctic_orchestration.lake.arrow_rows import arrow_rows
@@ -17,7 +18,7 @@ from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.file_access import file_access
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
 from arctic_orchestration.lake.null_partitions import compare_nulls
-from arctic_orchestration.lake.schema import require_supported, spark_schema
+from arctic_orchestration.lake.schema import column_at, require_supported, spark_schema
 from arctic_orchestration.lake.session import require_lake_session
 from arctic_orchestration.lake.supported_formats import require_supported_format
 
@@ -136,10 +137,46 @@ def rows_of(
         size = sum(task.file.file_size_in_bytes for task in tasks)
         count = min(len(paths), max(_FEWEST_TASKS, size // _BYTES_A_TASK))
         return arrow_rows(spark, table.io, schema, paths, tasks=count)
-    reader = spark.read.schema(columns).options(**access.options)
+    names = _names_to_read(table, schema)
+    asked = StructType(
+        [StructField(names[one.name], one.dataType, True, one.metadata) for one in columns.fields]
+    )
+    reader = spark.read.schema(asked).options(**access.options)
     # The session may skip what it cannot read, and rows would be missing without an error.
     reader = reader.options(ignoreCorruptFiles="false", ignoreMissingFiles="false")
-    return parquet_rows(reader, map(access.path, paths), over_connect=is_over_connect(spark))
+    rows = parquet_rows(reader, map(access.path, paths), over_connect=is_over_connect(spark))
+    found = {one.name: column_at((names[one.name],)) for one in columns.fields}
+    return rows.select(
+        *(found[one.name].alias(one.name, metadata=one.metadata) for one in columns.fields)
+    )
+
+
+def _names_to_read(table: Table, schema: Schema) -> dict[str, str]:
+    """Returns by the name of each column the one under which Spark reads it.
+
+    Spark finds a column in a file by its id, but the row groups that a filter excludes by its name:
+    by the values of another column, if one had the name when the file was written. So a column
+    whose name, or whose field's name, was another one's gets a name that no file has.
+    """
+    known = table.schemas()
+    # One that was removed may have had any names.
+    are_all_known = set(known) == set(range(len(known)))
+    owners: dict[str, set[int]] = {}
+    for each in (schema, *known.values()):
+        for path, number in _ids_of(each):
+            owners.setdefault(path, set()).add(number)
+    return {
+        field.name: field.name
+        if are_all_known and all(len(owners[path]) == 1 for path, _ in _ids_of(Schema(field)))
+        else f"arctic column {field.field_id}"
+        for field in schema.fields
+    }
+
+
+def _ids_of(schema: Schema) -> Iterator[tuple[str, int]]:
+    """Yields all fields by their names as Spark compares them."""
+    for number in schema.field_ids:
+        yield (schema.find_column_name(number) or "").lower(), number
 
 
 def parquet_rows(reader: DataFrameReader, paths: Iterable[str], *, over_connect: bool) -> DataFrame:

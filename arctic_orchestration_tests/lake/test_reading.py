@@ -14,6 +14,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.update import RemoveSchemasUpdate
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BinaryType,
@@ -126,6 +127,39 @@ def test_fields_of_renamed_structs_are_read_alone(spark: SparkSession, catalog: 
     found = read(spark, table)
     assert [row.x for row in found.select("t.x").collect()] == [5]
     assert [row.b for row in found.where("t.x = 5").select("t.b").collect()] == [6]
+
+
+@pytest.mark.parametrize("are_forgotten", [False, True])
+def test_a_name_that_was_another_columns_is_filtered_by_the_new_one(
+    spark: SparkSession, catalog: Catalog, are_forgotten: bool
+) -> None:
+    """With another type, with the same, in a struct; also without the schemas of then."""
+    inside = StructType(NestedField(4, "x", LongType()))
+    schema = Schema(
+        NestedField(1, "a", LongType()),
+        NestedField(2, "b", LongType()),
+        NestedField(3, "s", inside),
+    )
+    table = ensure_table(catalog, f"lake.reused_{are_forgotten}", schema)
+    rows = spark.range(10).selectExpr("id as a", "id as b", "named_struct('x', id) as s")
+    append(spark, rows, table)
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("a").rename_column("b", "c").rename_column("s.x", "y")
+    with table.update_schema() as update:
+        update.add_column("A", StringType()).add_column("b", LongType())
+        update.add_column(("s", "x"), LongType())
+    if are_forgotten:
+        removed = RemoveSchemasUpdate(schema_ids=[0, 1])
+        catalog.commit_table(table, (), (removed,))
+        assert set(table.refresh().schemas()) == {2}
+    expected = table.scan().to_arrow().to_pylist()
+    assert [row["A"] or row["b"] or row["s"]["x"] for row in expected] == 10 * [None]
+    found = read(spark, table).orderBy("c").collect()
+    assert [row.asDict(recursive=True) for row in found] == expected
+    for name in ("A", "b", "s.x"):
+        assert read(spark, table).where(f"{name} is null").count() == 10
+        assert read(spark, table).where(f"{name} is not null").count() == 0
+        assert read(spark, table, row_filter=IsNull(name)).count() == 10
 
 
 def test_a_snapshot_is_read_with_the_columns_it_had(spark: SparkSession, catalog: Catalog) -> None:
