@@ -1,6 +1,7 @@
 """Iceberg's types as Spark's, with the field ids that keep a renamed column the same column."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyiceberg.types as iceberg
 import pyspark.sql.functions as F
@@ -238,3 +239,36 @@ def column_at(path: tuple[str, ...]) -> Column:
     for name in rest:
         column = column.getField(name)
     return column
+
+
+def name_of_id(field_id: int) -> str:
+    """Returns a name for a field that no file has."""
+    return f"arctic-field-{field_id}"
+
+
+def named_by_id(schema: Schema) -> Schema:
+    """Returns the schema with such names for all fields, also those in structs.
+
+    Spark finds a column in a file by its id, but its type, and the row groups that a filter
+    excludes, by its name: those of another column, if one has the name in the file.
+    """
+    return Schema(*_named_by_id(schema.as_struct()).fields)
+
+
+def _named_by_id(kind: Any) -> Any:
+    match kind:
+        case iceberg.StructType():
+            return iceberg.StructType(
+                *(
+                    iceberg.NestedField(
+                        one.field_id, name_of_id(one.field_id), _named_by_id(one.field_type)
+                    )
+                    for one in kind.fields
+                )
+            )
+        case iceberg.ListType():
+            return iceberg.ListType(kind.element_id, _named_by_id(kind.element_type))
+        case iceberg.MapType():
+            key, value = _named_by_id(kind.key_type), _named_by_id(kind.value_type)
+            return iceberg.MapType(kind.key_id, key, kind.value_id, value)
+    return kind

@@ -9,7 +9,7 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from arctic_orchestration.errors import NotFound, UnsupportedTable
 from arctic_orchestration.lake.arrow_rows import arrow_rows
@@ -18,7 +18,7 @@ from arctic_orchestration.lake.connect import is_over_connect
 from arctic_orchestration.lake.file_access import file_access
 from arctic_orchestration.lake.filters import filter_column, null_matches_nothing
 from arctic_orchestration.lake.null_partitions import compare_nulls
-from arctic_orchestration.lake.schema import column_at, require_supported, spark_schema
+from arctic_orchestration.lake.schema import column_at, named_by_id, require_supported, spark_schema
 from arctic_orchestration.lake.session import require_lake_session
 from arctic_orchestration.lake.supported_formats import require_supported_format
 
@@ -137,27 +137,31 @@ def rows_of(
         size = sum(task.file.file_size_in_bytes for task in tasks)
         count = min(len(paths), max(_FEWEST_TASKS, size // _BYTES_A_TASK))
         return arrow_rows(spark, table.io, schema, paths, tasks=count)
-    names = _names_to_read(table, schema)
+    renamed = _reused(table, schema)
+    by_id = spark_schema(named_by_id(schema))
     asked = StructType(
-        [StructField(names[one.name], one.dataType, True, one.metadata) for one in columns.fields]
+        [
+            safe if one.name in renamed else one
+            for safe, one in zip(by_id.fields, columns.fields, strict=True)
+        ]
     )
     reader = spark.read.schema(asked).options(**access.options)
     # The session may skip what it cannot read, and rows would be missing without an error.
     reader = reader.options(ignoreCorruptFiles="false", ignoreMissingFiles="false")
     rows = parquet_rows(reader, map(access.path, paths), over_connect=is_over_connect(spark))
-    found = {one.name: column_at((names[one.name],)) for one in columns.fields}
+    if not renamed:
+        return rows
     return rows.select(
-        *(found[one.name].alias(one.name, metadata=one.metadata) for one in columns.fields)
+        *(
+            # The cast gives back the names inside of structs.
+            column_at((one.name,)).cast(to.dataType).alias(to.name, metadata=to.metadata)
+            for one, to in zip(asked.fields, columns.fields, strict=True)
+        )
     )
 
 
-def _names_to_read(table: Table, schema: Schema) -> dict[str, str]:
-    """Returns by the name of each column the one under which Spark reads it.
-
-    Spark finds a column in a file by its id, but the row groups that a filter excludes by its name:
-    by the values of another column, if one had the name when the file was written. So a column
-    whose name, or whose field's name, was another one's gets a name that no file has.
-    """
+def _reused(table: Table, schema: Schema) -> set[str]:
+    """Returns the columns of which a name, also of a field in it, may be another's in a file."""
     known = table.schemas()
     # One that was removed may have had any names.
     are_all_known = set(known) == set(range(len(known)))
@@ -166,10 +170,9 @@ def _names_to_read(table: Table, schema: Schema) -> dict[str, str]:
         for path, number in _ids_of(each):
             owners.setdefault(path, set()).add(number)
     return {
-        field.name: field.name
-        if are_all_known and all(len(owners[path]) == 1 for path, _ in _ids_of(Schema(field)))
-        else f"arctic column {field.field_id}"
+        field.name
         for field in schema.fields
+        if not are_all_known or any(len(owners[path]) > 1 for path, _ in _ids_of(Schema(field)))
     }
 
 

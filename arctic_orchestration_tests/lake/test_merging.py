@@ -216,6 +216,33 @@ def test_any_name_of_a_column_will_do(
     assert rows_of(done) == [dict.fromkeys(names, number) for number in (2, 3, 4)]
 
 
+@pytest.mark.parametrize("engine", Engine)
+def test_names_of_other_types_come_out_right(
+    spark: SparkSession, catalog: Catalog, engine: Engine
+) -> None:
+    """A column and a field of a struct are called as another one was when the file was written."""
+    inside = StructType(NestedField(4, "x", LongType()), NestedField(5, "y", StringType()))
+    schema = Schema(
+        NestedField(1, "a", LongType()),
+        NestedField(2, "b", StringType()),
+        NestedField(3, "s", inside),
+    )
+    table = ensure_table(catalog, "lake.exchanged", schema)
+    fill(table, [{"a": 1, "b": "one", "s": {"x": 2, "y": "two"}}])
+    for path in ("", "s."):
+        a, b = ("x", "y") if path else ("a", "b")
+        for name, new in ((a, "free"), (b, a), ("free", b)):
+            with table.update_schema() as update:
+                update.rename_column(path + name, new)
+    with table.update_schema() as update:
+        update.add_column("c1", StringType())
+    later = {"a": "two", "b": 2, "s": {"x": "three", "y": 3}, "c1": "c"}
+    fill(table, [later])
+    done = merged(spark, table, group_of(table), engine=engine)
+    first = {"a": "one", "b": 1, "s": {"x": "two", "y": 2}, "c1": None}
+    assert sorted(rows_of(done), key=lambda row: row["b"]) == [first, later]
+
+
 def test_one_output_has_the_files_by_size_and_several_by_their_order(
     spark: SparkSession, catalog: Catalog
 ) -> None:

@@ -147,7 +147,7 @@ def test_a_name_that_was_another_columns_is_filtered_by_the_new_one(
         update.delete_column("a").rename_column("b", "c").rename_column("s.x", "y")
     with table.update_schema() as update:
         update.add_column("A", StringType()).add_column("b", LongType())
-        update.add_column(("s", "x"), LongType())
+        update.add_column(("s", "x"), StringType())
     if are_forgotten:
         removed = RemoveSchemasUpdate(schema_ids=[0, 1])
         catalog.commit_table(table, (), (removed,))

@@ -45,7 +45,13 @@ from arctic_orchestration.lake.merging.wider_schema import only
 from arctic_orchestration.lake.name_mapping import Names
 from arctic_orchestration.lake.row_lineage import LAST_UPDATED, ROW_ID, with_lineage
 from arctic_orchestration.lake.row_schema import literal_of, ordered
-from arctic_orchestration.lake.schema import column_at, path_of, spark_schema
+from arctic_orchestration.lake.schema import (
+    column_at,
+    name_of_id,
+    named_by_id,
+    path_of,
+    spark_schema,
+)
 from arctic_orchestration.lake.spark_versions import READS_OLDER_SCHEMAS, file_metadata
 from arctic_orchestration.lake.table_reader import parquet_rows
 
@@ -118,7 +124,7 @@ def live_rows(
     target = table.schema()
     if lineage is not None:
         schema, target = with_lineage(schema), with_lineage(target)
-    columns = _by_number(schema)
+    columns = named_by_id(schema)
     deletes = [delete.path for chain in chains for delete in chain.deletes]
     access = file_access(spark, table.io, [*(file.path for file in group.files), *deletes])
     if readable.nameless:
@@ -166,18 +172,6 @@ def live_rows(
         deleted_by_position=sum(len(found) for found in positions.values()),
         through_arrow=access.missing,
         _counted=counted,
-    )
-
-
-def _by_number(schema: Schema) -> Schema:
-    """Returns names top-level columns by their ids: no name clashes, whatever the table's names."""
-    return Schema(
-        *(
-            iceberg.NestedField(
-                field_id=field.field_id, name=f"c{field.field_id}", field_type=field.field_type
-            )
-            for field in schema.fields
-        )
     )
 
 
@@ -258,7 +252,7 @@ def _with_file_facts(
 def _filled(rows: DataFrame, schema: Schema, field_id: int, value: Any) -> DataFrame:
     """Gives the rows of files without a column the column's value."""
     field = schema.find_field(field_id)
-    name = f"c{field_id}"
+    name = name_of_id(field_id)
     known = literal_of(field.field_type, value)
     filled = F.when(F.col(f"lacks_{field_id}") == 1, known).otherwise(F.col(name))
     return rows.withColumn(name, filled)
@@ -266,7 +260,7 @@ def _filled(rows: DataFrame, schema: Schema, field_id: int, value: Any) -> DataF
 
 def _with_lineage(rows: DataFrame) -> DataFrame:
     """Completes the columns of the lineage by what the row's file passes on."""
-    row_id, last_updated = (f"c{field.field_id}" for field in (ROW_ID, LAST_UPDATED))
+    row_id, last_updated = (name_of_id(field.field_id) for field in (ROW_ID, LAST_UPDATED))
     return rows.withColumns(
         {
             row_id: F.coalesce(row_id, F.col("first_row_id") + F.col(POSITION)),
@@ -329,16 +323,13 @@ def _key(schema: Schema, field_id: int) -> Column:
 
 
 def _as_the_table_has_it(rows: DataFrame, schema: Schema, read: Schema) -> DataFrame:
-    target = spark_schema(schema)
-    kinds = {field.field_id: field.field_type for field in read.fields}
-    found = spark_schema(read)
+    found, target = spark_schema(read), spark_schema(schema)
     columns = []
-    for field in schema.fields:
-        name = f"c{field.field_id}"
-        column = F.col(name)
-        if kinds[field.field_id] != field.field_type:
-            # A struct that contains a dropped field. The cast restores the ids.
-            column = ordered(column, found[name].dataType, field.field_type)
-            column = column.cast(target[field.name].dataType)
-        columns.append(column.alias(field.name, metadata=target[field.name].metadata))
+    for field, to in zip(named_by_id(schema).fields, target.fields, strict=True):
+        column = F.col(field.name)
+        if read.find_field(field.field_id).field_type != field.field_type:
+            # A struct that contains a dropped field.
+            column = ordered(column, found[field.name].dataType, field.field_type)
+        # The cast gives back the names inside of structs.
+        columns.append(column.cast(to.dataType).alias(to.name, metadata=to.metadata))
     return rows.select(*columns)
