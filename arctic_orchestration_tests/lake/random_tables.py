@@ -148,6 +148,9 @@ class Known:
     #: the name that a column has now
     names: dict[str, str] = field(default_factory=dict)
     inside: dict[str, str] = field(default_factory=lambda: {"a": "a", "b": "b"})
+    #: names that columns had, and those in the list's structs
+    free: set[str] = field(default_factory=set)
+    free_inside: set[str] = field(default_factory=set)
     by_value: bool = False
     #: columns that a partition is by, or was: they are neither dropped nor widened
     sources: set[str] = field(default_factory=set)
@@ -275,17 +278,23 @@ def change(data: st.DataObject, table: Table, known: Known) -> None:
     """Changes the columns in one of several ways."""
     first = data.draw(st.sampled_from(sorted(known.names.keys() - {NUMBER})))
     how = data.draw(st.sampled_from(CHANGES))
-    fresh = f"new {next(_names)}"
+    added = f"new {next(_names)}"
+    # A name may have been another column's, of another type.
+    fresh = data.draw(st.sampled_from([added, *sorted(known.free)]))
+    within = data.draw(st.sampled_from([added, *sorted(known.free_inside)]))
     with table.refresh().update_schema(allow_incompatible_changes=True) as update:
         match how:
             case "rename":
                 update.rename_column(known.names[first], fresh)
+                known.free = (known.free | {known.names[first]}) - {fresh}
                 known.names[first] = fresh
             case "drop" if first not in known.sources:
-                update.delete_column(known.names.pop(first))
+                update.delete_column(known.names[first])
+                known.free.add(known.names.pop(first))
             case "add":
                 update.add_column(fresh, LongType())
-                known.names[fresh] = fresh
+                known.free.discard(fresh)
+                known.names[added] = fresh
             case "widen":
                 wider = {"key": LongType(), "single": DoubleType(), "price": DecimalType(20, 2)}
                 for one in wider.keys() & known.names.keys() - known.sources:
@@ -293,8 +302,10 @@ def change(data: st.DataObject, table: Table, known: Known) -> None:
             case "move":
                 update.move_first(known.names[first])
             case "add inside" if "list" in known.names:
-                update.add_column((known.names["list"], fresh), StringType())
-                known.inside[fresh] = fresh
+                update.add_column((known.names["list"], within), StringType())
+                known.free_inside.discard(within)
+                known.inside[added] = within
             case "rename inside" if "list" in known.names:
-                update.rename_column((known.names["list"], "element", known.inside["a"]), fresh)
-                known.inside["a"] = fresh
+                update.rename_column((known.names["list"], "element", known.inside["a"]), within)
+                known.free_inside = (known.free_inside | {known.inside["a"]}) - {within}
+                known.inside["a"] = within

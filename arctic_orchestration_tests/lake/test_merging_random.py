@@ -1,9 +1,10 @@
 """Random tables are merged, and read before and after by readers that know nothing of a merge.
 
 Tables have columns of all types, nulls, NaN and nested values, partitions by identity, day or
-bucket, columns and partitions that change between the appends, and deletes by position and by
-value, committed to the table and found again by its manifests. All partitions are merged, and the
-outputs take the place of their inputs in one snapshot. Some merges get their rows through Arrow.
+bucket, columns and partitions that change between the appends, names that other columns had, and
+deletes by position and by value, committed to the table and found again by its manifests. Spark
+reads those without deletes. All partitions are merged, and the outputs take the place of their
+inputs in one snapshot. Some merges get their rows through Arrow.
 Then pyiceberg's own scan must find what the model of the table has, and the older snapshots what
 they had: it reads those that have no deletes by value.
 
@@ -17,6 +18,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -24,7 +26,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from arctic_orchestration.lake import ensure_table, open_catalog
+from arctic_orchestration.lake import ensure_table, open_catalog, read
 from arctic_orchestration.lake.file_access import FileAccess
 from arctic_orchestration.lake.file_groups import FileGroup, LiveFile
 from arctic_orchestration.lake.manifests import live_files
@@ -32,6 +34,7 @@ from arctic_orchestration.lake.merging import live_rows, merge
 from arctic_orchestration.lake.merging.merge import Engine
 from arctic_orchestration.lake.merging.strategy import Way
 from arctic_orchestration.lake.replacing.replace import Replacement, replace_files
+from arctic_orchestration.lake.schema import column_at
 from arctic_orchestration_tests.lake.conftest import settings_for
 from arctic_orchestration_tests.lake.merged_files import merged, plain, rows_of
 from arctic_orchestration_tests.lake.random_tables import (
@@ -76,7 +79,10 @@ class Kept:
 
 def scanned(table: Table, snapshot_id: int | None = None) -> list[dict[str, Any]]:
     """What pyiceberg reads, in the order of the rows' numbers."""
-    found = table.refresh().scan(snapshot_id=snapshot_id).to_arrow()
+    return in_order(table.refresh().scan(snapshot_id=snapshot_id).to_arrow())
+
+
+def in_order(found: pa.Table) -> list[dict[str, Any]]:
     kinds = [(field.name, field.type) for field in found.schema]
     plainly = ({name: plain(row[name], kind) for name, kind in kinds} for row in found.to_pylist())
     return sorted(map(marked, plainly), key=lambda row: row[NUMBER])
@@ -140,6 +146,15 @@ def merged_group(
     )
 
 
+def require_read(spark: SparkSession, table: Table, known: Known, first: str) -> None:
+    """Spark reads the same rows, and finds those without a value in a column by a filter."""
+    expected, name = known.all_rows(), known.names[first]
+    found = read(spark, table)
+    assert in_order(found.toArrow()) == expected
+    without = found.where(column_at((name,)).isNull()).toArrow()
+    assert in_order(without) == [row for row in expected if row[name] is None]
+
+
 @contextmanager
 def without_file_system() -> Iterator[None]:
     """Spark gets the rows through Arrow, as from a store that it has no file system for."""
@@ -185,12 +200,15 @@ def test_readers_of_a_merged_table_find_what_they_found(
             case "equality":
                 delete_values(data, table, known)
             case "change":
-                change(data, table, known)
+                for _ in range(data.draw(st.integers(1, 4))):
+                    change(data, table, known)
             case "partitions":
                 change_partitions(data, table, known)
                 append(table, known, data.draw(rows()))
         if table.refresh().metadata.current_snapshot_id != kept[-1].snapshot_id:
             kept.append(Kept.of(table, known))
+    if not delete_paths(table):
+        require_read(spark, table, known, data.draw(st.sampled_from(sorted(known.names))))
     replacements = []
     for group, files in groups(table, known):
         engine = data.draw(st.sampled_from([None, Engine.SPARK]))
