@@ -14,12 +14,14 @@ from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.location import locked
 from arctic_orchestration.schedules.lookup import location_by_name
 from arctic_orchestration.schedules.store import ScheduleStore
-from arctic_orchestration.schedules.views.explanation import explain
+from arctic_orchestration.schedules.views.explanation import explain, explain_schedule
 from arctic_orchestration.schedules.views.listing import list_schedules
 from arctic_orchestration.schedules.views.locations import list_locations
 from arctic_orchestration.schedules.views.numbers import living_jobs
 from arctic_orchestration.state.partition_tables import deferred_arrivals
 from arctic_orchestration.state.tables import jobs
+from arctic_orchestration.waiting.reader import waiting as what_waits
+from arctic_orchestration.waiting.wait_filter import WaitFilter
 from arctic_orchestration_tests.schedules.lake_of_partitions import (
     ASSETS,
     DAY,
@@ -230,12 +232,25 @@ def test_a_partition_is_explained_with_the_tick_of_its_own_end(lake: MakeWorld) 
             row.scope: explain(tx, ScheduleStore(), place, row.id, at(HOUR * 9)).trigger
             for row in tx.execute(query)
         }
-    ticks = {key: node.children[1].next_tick_at for key, node in given.items() if node is not None}
-    assert ticks == {
+        without_job = explain_schedule(
+            tx, ScheduleStore(), place, "daily", at(HOUR * 9), partition="2025-12-21"
+        ).trigger
+        waits = what_waits(tx, "default", at(HOUR * 9), WaitFilter()).waits
+    given["2025-12-21"] = without_job
+    nodes = {key: node.children[1] for key, node in given.items() if node is not None}
+    assert {key: node.next_tick_at for key, node in nodes.items()} == {
         "2025-12-20": None,
+        "2025-12-21": None,
         "2026-01-01": at(DAY + 6 * HOUR),
         "2026-01-02": at(2 * DAY + 6 * HOUR),
     }
+    assert nodes["2025-12-20"].reason == "it does not fire: its moment was 2025-12-21 06:00:00Z"
+    assert nodes["2026-01-01"].reason == "no tick 6h after the end of its window yet"
+    assert [(wait.until.event, wait.until.at) for wait in waits if wait.cause == "trigger"] == [
+        ("deadline", at(DAY + HOUR * 8)),
+        ("tick", at(DAY + 6 * HOUR)),
+        ("tick", at(2 * DAY + 6 * HOUR)),
+    ]
 
 
 @pytest.mark.parametrize(

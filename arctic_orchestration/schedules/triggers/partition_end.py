@@ -38,9 +38,10 @@ class PartitionEnd(Leaf):
 
     def evaluate(self, arrivals: Sequence[Arrivals], now: datetime) -> Firing:
         given = arrivals[0]
-        after = f"{format_duration(self.after)} after its window ended" if self.after else "the end"
         if not given.ticks:
-            return Firing(satisfied=False, reason=f"{after} is still to come")
+            after = f"{format_duration(self.after)} after " if self.after else "at "
+            return Firing(satisfied=False, reason=f"no tick {after}the end of its window yet")
+        after = f"{format_duration(self.after)} after its window ended" if self.after else "the end"
         return Firing(
             satisfied=True,
             reason=f"{after} has come",

@@ -6,7 +6,7 @@ verdicts.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -28,6 +28,7 @@ from arctic_orchestration.schedules.stored_schedule import StoredSchedule
 from arctic_orchestration.schedules.triggers import Requests
 from arctic_orchestration.schedules.triggers.base import NOTHING
 from arctic_orchestration.schedules.views.numbers import IS_FIRING
+from arctic_orchestration.schedules.views.partition_ticks import ticks_of_partition
 from arctic_orchestration.schedules.views.target_partitions import newest_jobs
 from arctic_orchestration.schedules.views.trigger_tree import TriggerNode, tree
 from arctic_orchestration.state import source_tables
@@ -131,7 +132,7 @@ def explain_schedule(
     stored = _stored(tx, store, schedule_by_name(tx, location, name).id)
     if partition is not None:
         newest = newest_jobs(tx, stored, [partition]).get(partition)
-        explained = _explain(tx, store, location, stored, newest, now)
+        explained = _explain(tx, store, location, stored, newest, now, partition=partition)
         if newest is not None:
             return explained
         summary = f"nothing has arrived for {partition}"
@@ -168,13 +169,17 @@ def _explain(
     stored: StoredSchedule,
     job: Job | None,
     now: datetime,
+    *,
+    partition: str | None = None,
 ) -> Explanation:
     same = job is None or (
         job.schedule_version == stored.version and len(job.arrivals) == len(stored.leaves)
     )
     waiting = _count(tx, stored, WAITING) - (job is not None and job.state in WAITING)
     partitions = stored_partitions(tx, job) if job is not None else []
-    trigger = _trigger_of(tx, location, stored, job, now) if same else None
+    if job is not None:
+        partition = job.partition
+    trigger = _trigger_of(tx, location, stored, job, partition, now) if same else None
     tick_at = _next_tick(trigger) if trigger is not None else None
     return Explanation(
         summary=_summary(stored, job, _count(tx, stored, ACTIVE), tick_at, _last_end(tx, stored)),
@@ -246,54 +251,31 @@ def _summary(
 
 
 def _trigger_of(
-    tx: sa.Connection, location: Location, stored: StoredSchedule, job: Job | None, now: datetime
+    tx: sa.Connection,
+    location: Location,
+    stored: StoredSchedule,
+    job: Job | None,
+    partition: str | None,
+    now: datetime,
 ) -> TriggerNode:
     rows = tx.execute(
         sa.select(timers.c.leaf, timers.c.due_at).where(timers.c.schedule_id == stored.id)
     )
     ticks = {row.leaf: row.due_at for row in rows}
-    if job is not None and job.partition is not None:
-        ticks = _ticks_of_partition(tx, location, stored, job.partition, ticks)
+    passed: dict[int, datetime] = {}
+    if partition is not None:
+        inventory = inventories(tx, location.cluster).get(location.name)
+        ticks, passed = ticks_of_partition(inventory, stored, partition, ticks)
     arrivals = job.arrivals if job is not None else (NOTHING,) * len(stored.leaves)
     satisfied_at = job.satisfied_at if job is not None and job.forced is None else None
     trigger = stored.schedule.trigger
     # Time goes on after a trigger fired: it is evaluated as of the firing.
-    root = tree(trigger, arrivals, ticks, satisfied_at or now)
+    root = tree(trigger, arrivals, ticks, satisfied_at or now, passed=passed)
     if isinstance(trigger, Requests):
         root = replace(root, reason=f"{root.reason}; {_source(tx, stored, trigger.sensor)}")
     if satisfied_at is None or root.satisfied:
         return root
     return replace(root, satisfied=True, reason=f"fired at {satisfied_at:%Y-%m-%d %H:%M:%SZ}")
-
-
-def _ticks_of_partition(
-    tx: sa.Connection,
-    location: Location,
-    stored: StoredSchedule,
-    key: str,
-    ticks: Mapping[int, datetime],
-) -> dict[int, datetime]:
-    """Returns the next ticks that one target partition gets.
-
-    That of ``partition_end`` is of one window: a partition whose moment has passed gets none.
-    """
-    found = dict(ticks)
-    clocks = {number: leaf.clock for number, leaf in enumerate(stored.leaves) if number in ticks}
-    of_ends = {n: c.after for n, c in clocks.items() if c is not None and c.after is not None}
-    inventory = inventories(tx, location.cluster).get(location.name) if of_ends else None
-    partitioning = inventory.partitioning_of(stored.schedule.target) if inventory else None
-    space = partitioning.key_space() if partitioning is not None else None
-    if space is None:
-        return found
-    from arctic_orchestration.partitioning.target import end_of
-
-    end = end_of(space.definition, key)
-    for number, after in of_ends.items():
-        if end is not None and end + after >= ticks[number]:
-            found[number] = end + after
-        else:
-            del found[number]
-    return found
 
 
 def _source(tx: sa.Connection, stored: StoredSchedule, name: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from arctic_orchestration.quantities import iso
+from arctic_orchestration.quantities import format_moment, iso
 from arctic_orchestration.schedules.triggers import Arrivals, Firing, Leaf, Trigger
 from arctic_orchestration.schedules.triggers.combined import Combined
 
@@ -66,6 +66,7 @@ def tree(
     *,
     first: int = 0,
     firing: Firing | None = None,
+    passed: Mapping[int, datetime] | None = None,
 ) -> TriggerNode:
     """Returns the state of a trigger at ``now``.
 
@@ -76,6 +77,7 @@ def tree(
         now: an aware moment.
         first: the number of its first leaf.
         firing: its result, if it was evaluated already.
+        passed: when leaves would have had their only tick, which does not come any more.
     """
     if firing is None:
         try:
@@ -93,7 +95,15 @@ def tree(
     for child, answer in zip(below, answers, strict=True):
         end = begin + len(child.leaves)
         nodes.append(
-            tree(child, arrivals[begin:end], ticks, now, first=first + begin, firing=answer)
+            tree(
+                child,
+                arrivals[begin:end],
+                ticks,
+                now,
+                first=first + begin,
+                firing=answer,
+                passed=passed,
+            )
         )
         begin = end
     if nodes:
@@ -104,10 +114,13 @@ def tree(
             else {}
         )
         form = {trigger.kind: own}
+    reason = firing.reason
+    if not firing.satisfied and isinstance(trigger, Leaf) and passed and first in passed:
+        reason = f"it does not fire: its moment was {format_moment(passed[first])}"
     return TriggerNode(
         form=form,
         satisfied=firing.satisfied,
-        reason=firing.reason,
+        reason=reason,
         recheck_at=firing.recheck_at,
         next_tick_at=ticks.get(first) if isinstance(trigger, Leaf) else None,
         arrivals=arrivals[0] if isinstance(trigger, Leaf) else None,

@@ -13,10 +13,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.quantities import format_moment
+from arctic_orchestration.schedules.inventory import inventories
 from arctic_orchestration.schedules.location import is_alive
 from arctic_orchestration.schedules.resources import GROUP
 from arctic_orchestration.schedules.schedule_history import Action
+from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.views.numbers import IS_FIRING
+from arctic_orchestration.schedules.views.partition_ticks import ticks_of_partition
 from arctic_orchestration.state import dialect
 from arctic_orchestration.state.partition_tables import deferred_arrivals, event_of_arrival
 from arctic_orchestration.state.tables import (
@@ -131,7 +134,7 @@ class _Around:
     """What is around some jobs."""
 
     rows: Mapping[str, Any]
-    #: the next tick of each schedule
+    #: the next tick that each job can get
     ticks: Mapping[str, datetime]
     #: by the resource that is held
     holders: Mapping[str, Sequence[Holder]]
@@ -141,13 +144,13 @@ class _Around:
 
 _COLUMNS = [
     jobs.c[name]
-    for name in ("id", "schedule_id", "state", "reason", "verdicts", "held_by", "next_check_at",
-                 "deadline_at", "request_expires_at")
+    for name in ("id", "schedule_id", "scope", "state", "reason", "verdicts", "held_by",
+                 "next_check_at", "deadline_at", "request_expires_at")
 ]  # fmt: skip
 
 
 def _described(
-    tx: sa.Connection, rows: Sequence[WaitRow], _: WaitScope
+    tx: sa.Connection, rows: Sequence[WaitRow], scope: WaitScope
 ) -> Mapping[tuple[Any, ...], Details | Exception]:
     query = (
         sa.select(*_COLUMNS, schedules.c.status)
@@ -155,18 +158,43 @@ def _described(
         .where(dialect.among(tx, jobs.c.id, [row.id for row in rows]))
     )
     found = {row.id: row for row in tx.execute(query)}
-    of_schedules = sorted({row.schedule_id for row in found.values()})
-    due = sa.select(timers.c.schedule_id, sa.func.min(timers.c.due_at, type_=timers.c.due_at.type))
-    due = due.where(dialect.among(tx, timers.c.schedule_id, of_schedules))
     around = _Around(
         rows=found,
-        ticks={row[0]: row[1] for row in tx.execute(due.group_by(timers.c.schedule_id))},
+        ticks=_ticks(tx, rows, found, scope),
         holders=_holders(tx, {row.held_by for row in found.values() if row.held_by}),
         suspensions=_suspensions(
             tx, {row.schedule_id for row in found.values() if row.status == "suspended"}
         ),
     )
     return describe_each(rows, lambda row: _details(row, around))
+
+
+def _ticks(
+    tx: sa.Connection, rows: Sequence[WaitRow], found: Mapping[str, Any], scope: WaitScope
+) -> dict[str, datetime]:
+    """Returns the next tick that each job can get: of its partition, if it is of one."""
+    ids = sorted({job.schedule_id for job in found.values() if job.state == "waiting_trigger"})
+    due: dict[str, dict[int, datetime]] = {}
+    here = dialect.among(tx, timers.c.schedule_id, ids)
+    for timer in tx.execute(
+        sa.select(timers.c.schedule_id, timers.c.leaf, timers.c.due_at).where(here)
+    ):
+        due.setdefault(timer.schedule_id, {})[timer.leaf] = timer.due_at
+    ends = dialect.among(tx, schedules.c.id, list(due)) & schedules.c.spec.contains(
+        '"partition_end"'
+    )
+    stored = ScheduleStore().by_ids(tx, tx.execute(sa.select(schedules.c.id).where(ends)).scalars())
+    known = inventories(tx, scope.cluster) if stored else {}
+    ticks = {}
+    for row in rows:
+        job = found.get(row.id)
+        own = due.get(job.schedule_id, {}) if job is not None else {}
+        if job is not None and job.schedule_id in stored and job.scope is not None:
+            of = known.get(row.location or "")
+            own, _ = ticks_of_partition(of, stored[job.schedule_id], job.scope, own)
+        if own:
+            ticks[row.id] = min(own.values())
+    return ticks
 
 
 def _details(row: WaitRow, around: _Around) -> Details:
@@ -186,7 +214,7 @@ def _details(row: WaitRow, around: _Around) -> Details:
         held += filter(None, [around.suspensions.get(job.schedule_id)])
     return Details(
         held_by=tuple(held),
-        until=_until(job, around.ticks.get(job.schedule_id)),
+        until=_until(job, around.ticks.get(job.id)),
         actions=tuple(actions),
     )
 
