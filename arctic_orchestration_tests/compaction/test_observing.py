@@ -14,6 +14,7 @@ from arctic_orchestration.compaction.planning.scope import Mode, Scope
 from arctic_orchestration.compaction.queue import task_store
 from arctic_orchestration.compaction.service import CompactionService
 from arctic_orchestration.compaction.tables import CompactionTable
+from arctic_orchestration.compaction.views.task_waits import commit_text
 from arctic_orchestration.lake import catalog_answers
 from arctic_orchestration.state.database import Database
 from arctic_orchestration_tests.compaction.planned_lake import Lake
@@ -80,10 +81,15 @@ def test_observing_leaves_no_trace_for_a_later_compaction(world: World) -> None:
     """Also when nothing has changed in the table since."""
     world.lake.table("lake.busy", files=12)
     world.tick(minutes=10)
+    assert commit_text(world.row("lake.busy"), world.now) == (
+        "the table is only observed, which commits nothing: "
+        "arctic compaction tick --tables=lake.busy --mode=run"
+    )
     planner = Planner(world.database, world.lake.catalog)
     assert planner.tick(world.now + timedelta(seconds=1)).offered == 1
     row = world.row("lake.busy")
     assert (row.observed_at, row.looked_reason) == (None, "12 of 12 files in 1 task")
+    assert commit_text(row, world.now) == "the committer's next round can commit"
 
 
 def test_a_table_that_cannot_be_read_does_not_keep_others_from_being_planned(world: World) -> None:

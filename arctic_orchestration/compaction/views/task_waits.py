@@ -143,6 +143,10 @@ def commit_text(table: CompactionTable, now: datetime) -> str:
     """Returns when merged tasks of a table are committed."""
     if table.commit_expires_at is not None and table.commit_expires_at > now:
         return f"{table.commit_owner} commits just now"
+    if table.observed_at is not None:
+        options = (f"--tables={table.name}", "--mode=run")
+        only = command("compaction", "tick", options=options)
+        return f"the table is only observed, which commits nothing: {only}"
     if table.next_commit_at is not None and table.next_commit_at > now:
         return f"the next commit is at {format_moment(table.next_commit_at)} at the earliest"
     return "the committer's next round can commit"
