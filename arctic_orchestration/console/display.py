@@ -77,13 +77,18 @@ class Rows:
         self._rows.append(cells)
 
     def print(self, *, header: bool = True, stderr: bool = False, empty: str | None = None) -> None:
-        """Prints all rows, below the names of the columns; without rows only ``empty``, if any."""
+        """Prints all rows, below the names of the columns.
+
+        Without rows, only ``empty``, or the title.
+        """
         out = console(stderr=stderr)
         if empty is not None and not self._rows:
             out.print(empty)
             return
         if self._title:
             out.print(f"[bold]{self._title}[/]")
+        if not self._rows:
+            return
         others = [n for n in range(len(self._columns)) if n != self._text]
         widths = {
             n: max(
@@ -123,7 +128,7 @@ class Rows:
         if name in _IDS:
             return cell
         if column and plain.isdecimal():
-            return f"{cell} {name}"
+            return f"{cell} {name.removesuffix('s') if plain == '1' else name}"
         return f"{name} {cell}" if name and _BARE.fullmatch(plain) else cell
 
 

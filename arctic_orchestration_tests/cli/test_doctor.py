@@ -329,20 +329,20 @@ def test_a_file_of_channels_is_read(
     file = tmp_path / "channels.yaml"
     monkeypatch.setenv("ARCTIC_NOTIFICATIONS", str(file))
     file.write_text("channels:\n- url: json://127.0.0.1/\n")
-    assert found()["notifications"][:2] == (GOOD, f"1 channels in {file}")
+    assert found()["notifications"][:2] == (GOOD, f"1 channel in {file}")
     database = Database(Settings.from_environment().database_url)
     database.upgrade()
     status, problem, advice = found()["notifications"]
     assert (status, problem) == (
         WARNING,
-        f"1 channels in {file}; no code location of the cluster ticks, and so none sends them",
+        f"1 channel in {file}; no code location of the cluster ticks, and so none sends them",
     )
     assert "Arctic(schedules=[])" in advice
     with database.begin() as tx:
         locations.locked(tx, "default", "here")
         tx.execute(sa.update(location_rows).values(ticked_at=utc_now()))
     database.close()
-    assert found()["notifications"][:2] == (GOOD, f"1 channels in {file}")
+    assert found()["notifications"][:2] == (GOOD, f"1 channel in {file}")
     file.write_text("channels:\n- url: json://127.0.0.1/\n  events: [nothing]\n")
     status, problem, advice = found()["notifications"]
     assert (status, advice) == (BAD, "fix the file that ARCTIC_NOTIFICATIONS names")

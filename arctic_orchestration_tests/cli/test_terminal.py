@@ -57,6 +57,21 @@ def test_an_unescaped_string_does_not_act_either(
     assert not ACTS.search(capsys.readouterr().out)
 
 
+def test_a_number_below_has_the_noun_of_its_column(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One has no plural; without rows there is the title alone."""
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = Rows("tables", "table", "files", "small", "reason", text="reason")
+    shown.print()
+    assert capsys.readouterr().out == "tables\n"
+    monkeypatch.setenv("COLUMNS", "20")
+    shown.add("a", "1", "1", "")
+    shown.add("b", "12", "0", "")
+    shown.print()
+    assert capsys.readouterr().out == "tables\na  1 file  1 small\nb  12 files  0 small\n"
+
+
 @pytest.mark.parametrize("width", ["", "20"], ids=["table", "below"])
 def test_a_name_between_colons_stays(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: str

@@ -33,6 +33,7 @@ from arctic_orchestration.errors import (
     SchemaTooNew,
     described,
 )
+from arctic_orchestration.quantities import counted
 from arctic_orchestration.settings import Settings, without_parameters
 from arctic_orchestration.state.database import SCHEMA_REVISION, Database
 
@@ -221,7 +222,7 @@ def _notifications() -> list[Finding]:
         channels = read_channels(path)
     except ArcticError as error:
         return [bad("notifications", str(error), "fix the file that ARCTIC_NOTIFICATIONS names")]
-    found = f"{len(channels)} channels in {path}"
+    found = f"{counted(len(channels), 'channel')} in {path}"
     if state_checks.sends_notices():
         return [good("notifications", found)]
     return [
