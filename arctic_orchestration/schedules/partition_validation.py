@@ -116,6 +116,20 @@ def _clock(
         )
 
 
+def _by_common_dimension(source: Definition, target: Definition) -> str:
+    """Names the mapping by a dimension that two definitions have in common, if it works."""
+    if isinstance(source, dg.MultiPartitionsDefinition) and isinstance(
+        target, dg.MultiPartitionsDefinition
+    ):
+        for name in sorted(
+            {*source.partition_dimension_names} & {*target.partition_dimension_names}
+        ):
+            by_name = mapping_of({"multi": {name: {"dimension": name}}}, field="mapping")
+            if check(source, target, by_name) is None:
+                return f"; the mapping {{multi: {{{name}: {{dimension: {name}}}}}}} works"
+    return ""
+
+
 def _mapping(
     place: str,
     leaf: Leaf,
@@ -146,7 +160,8 @@ def _mapping(
         problem = check(source, definition, mapping)
         if problem is not None:
             value = form if form is not None else (type(mapping).__name__ if mapping else None)
-            yield InvalidInput(f"{place}.mapping", value, f"a mapping that works: {problem}")
+            works = _by_common_dimension(source, definition) if value is None else ""
+            yield InvalidInput(f"{place}.mapping", value, f"a mapping that works: {problem}{works}")
             return
     # Another branch may satisfy the trigger.
     is_needed = not isinstance(trigger, AnyOf)

@@ -26,6 +26,14 @@ def spec(name: str | list[str], **given: Any) -> dg.AssetSpec:
 def summary() -> None: ...
 
 
+@dg.asset(
+    partitions_def=dg.MultiPartitionsDefinition(
+        {"date": daily, "kind": dg.StaticPartitionsDefinition(["gross", "net"])}
+    )
+)
+def takings() -> None: ...
+
+
 @dg.asset(partitions_def=started)
 def today() -> None: ...
 
@@ -44,6 +52,7 @@ ASSETS: list[dg.AssetsDefinition | dg.AssetSpec] = [
     spec("config"),
     spec("fruits", partitions_def=dg.StaticPartitionsDefinition(["apple", "pear"])),
     summary,
+    takings,
     today,
     areas,
     report,
@@ -90,6 +99,8 @@ def _cause(error: BaseException) -> InvalidDefinition:
          {"after": "1h"}, "windows of time"),
         # Mappings that cannot work; both definitions are named.
         ({"trigger": on.partitions("fruits")}, "partitions.mapping", None, DAILY),
+        ({"trigger": on.partitions("orders"), "target": {"assets": ["takings"]}},
+         "partitions.mapping", None, "the mapping {multi: {date: {dimension: date}}} works"),
         ({"trigger": on.partitions("fruits", mapping={"time_window": {}})},
          "partitions.mapping", {"time_window": {}}, DAILY),
         ({"trigger": on.partitions("orders", mapping={"dimension": "planet"})},
