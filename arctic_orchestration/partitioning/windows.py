@@ -62,7 +62,15 @@ def current(definition: Definition, at: datetime, offset: int = 0) -> str | None
 
 
 def exists_from(definition: Definition, key: str) -> datetime | None:
-    """Returns the first moment at which Dagster has the key as a partition; None: it is no key."""
+    """Returns the first moment at which Dagster has the key as a partition; None: it is no key.
+
+    With several dimensions, the moment at which it has the windows of all of them.
+    """
+    space = KeySpace(definition, store_of(None))
+    if space.dimensions:
+        parts = zip(space.dimensions.values(), space.parts(key) or (), strict=False)
+        moments = [exists_from(dimension.definition, part) for dimension, part in parts]
+        return max((moment for moment in moments if moment is not None), default=None)
     if not _of_time(definition):
         return None
     window = window_of(definition, key)

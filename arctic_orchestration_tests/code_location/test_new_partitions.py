@@ -59,6 +59,18 @@ def test_a_new_key_of_a_dimension_is_added(place: Place, partitions: str) -> Non
     assert {state for _, state, _ in place.states()} == {"launching"}
 
 
+@pytest.mark.parametrize("partitions", ["each", "range"])
+def test_a_day_that_has_not_ended_is_waited_for(place: Place, partitions: str) -> None:
+    """As one of a target with a single dimension: Dagster has no such partition before."""
+    defs = location(usage, partitions, "raw/usage")
+    place.tick(defs)
+    place.announce("2026-01-01|acme", "2150-01-01|acme", asset="raw/usage")
+    assert _keys(place.tick(defs)) == [("2026-01-01|acme", "2026-01-01|acme")]
+    ((state, reason),) = [job[1:] for job in place.states() if job[1] != "launching"]
+    assert state == "waiting_constraints"
+    assert reason == "partition 2150-01-01|acme exists from 2150-01-02 00:00:00Z on"
+
+
 def test_a_storage_that_stops_answering_fails_no_job(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

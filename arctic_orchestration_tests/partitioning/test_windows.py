@@ -32,6 +32,8 @@ WORKDAYS = dg.TimeWindowPartitionsDefinition(
 )
 ENDED = dg.DailyPartitionsDefinition("2026-01-05", end_date="2026-01-08")
 STATIC = dg.StaticPartitionsDefinition(["a", "b", "c", "d"])
+BY_LETTER = dg.MultiPartitionsDefinition({"letter": STATIC, "day": BERLIN_DAYS})
+BY_HOUR = dg.MultiPartitionsDefinition({"day": DAILY, "hour": BERLIN_HOURS})
 
 
 def at(text: str) -> datetime:
@@ -92,6 +94,9 @@ def test_the_zone_of_the_moment_does_not_matter() -> None:
         (BERLIN_DAYS, "2026-03-29", "2026-03-29T22:00"),
         (BERLIN_HOURS, "2026-10-25-02:00+0100", "2026-10-25T02:00"),
         (WORKDAYS, "2026-01-09", "2026-01-10T00:00"),
+        (BY_LETTER, "2026-03-29|a", "2026-03-29T22:00"),
+        (BY_HOUR, "2026-01-06|2026-01-06-03:00", "2026-01-07T00:00"),
+        (BY_HOUR, "2026-01-06|2026-01-08-03:00", "2026-01-08T03:00"),
     ],
 )
 def test_a_partition_exists_from_the_end_of_its_window(
@@ -108,6 +113,8 @@ def test_a_partition_exists_from_the_end_of_its_window(
         (ENDED, "2026-01-08"),
         (WORKDAYS, "2026-01-10"),
         (STATIC, "a"),
+        (BY_LETTER, "2026-01-04|a"),
+        (BY_LETTER, "2026-01-05"),
     ],
 )
 def test_what_is_no_key_of_a_window_never_exists(definition: Any, key: str) -> None:
