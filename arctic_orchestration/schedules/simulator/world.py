@@ -194,13 +194,15 @@ class World(EventList):
         start, end = request.partition_start, request.partition_end
         if start is None or end is None:
             return ()
-        partitioned = self.declared.partitions(request.target, lambda _: ())
+        partitioned = self.declared.partitions(request.target, self._made)
         return (
             (start,) if start == end or not partitioned else tuple(partitioned.between(start, end))
         )
 
     def reach(self, run: SimulatedRun, at: datetime) -> None:
         """Updates a run and reports it in the feed."""
+        if not run.assets and run.location == self.location:
+            run = replace(run, assets=tuple(self.declared.jobs.get(run.job, ())))
         if run.run_id not in self.runs:
             for key, value in run.tags.items():
                 if key in (RUN_KEY_TAG, JOB_TAG):
@@ -293,9 +295,10 @@ class World(EventList):
 
     def partitions(self, target: Target) -> TargetPartitions | None:
         """Returns the partitions of a target, or None if they are not declared."""
-        return self.declared.partitions(
-            target, lambda asset: self._materialized_partitions.get(asset, ())
-        )
+        return self.declared.partitions(target, self._made)
+
+    def _made(self, asset: str) -> Collection[str]:
+        return self._materialized_partitions.get(asset, ())
 
     def blocking_checks(self, asset: str) -> Collection[str] | None:
         """Returns None, for unknown: an arrival waits for its planned checks."""
