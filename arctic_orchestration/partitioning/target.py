@@ -140,8 +140,8 @@ class PartitionedTarget:
         )
 
     def ends(self, after: datetime, until: datetime) -> Sequence[datetime]:
-        """Returns the ends of windows in ``(after, until]``, at most the newest thousand."""
-        return [end for end, _ in windows.ends(self._windows, after, until, _ENDS_AT_ONCE)]
+        """Returns the ends of windows in ``(after, until]``, at most the oldest thousand."""
+        return windows.first_ends(self._windows, after, until, _ENDS_AT_ONCE)
 
     def next_end(self, after: datetime) -> datetime | None:
         """Returns the end of the next window; none: there is no later one."""

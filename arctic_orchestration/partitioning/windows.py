@@ -105,6 +105,22 @@ def ends(
     return newest[::-1]
 
 
+def first_ends(
+    definition: Definition, after: datetime, until: datetime, limit: int
+) -> list[datetime]:
+    """Returns the oldest window ends with ``after < end <= until``, in order, at most ``limit``."""
+    whole = bounds(definition) if _of_time(definition) else None
+    first = next_end(definition, after)
+    if not _of_time(definition) or whole is None or first is None:
+        return []
+    following = (window.end for window in _forwards(definition, first))
+    latest = _earlier(until, whole.end).timestamp()
+    found = itertools.takewhile(
+        lambda end: end.timestamp() <= latest, itertools.chain([first], following)
+    )
+    return list(itertools.islice(found, limit))
+
+
 def next_end(definition: Definition, after: datetime) -> datetime | None:
     """Returns the first end of a window after the moment ``after``; None: there is no later one."""
     whole = bounds(definition) if _of_time(definition) else None

@@ -211,14 +211,17 @@ class Placing:
     def ends(
         self, stored: StoredSchedule, after: timedelta, due_at: datetime, now: datetime
     ) -> Ticks:
-        """Returns the moments in ``[due_at, now]`` that are ``after`` past the end of a window."""
+        """Returns the moments in ``[due_at, now]`` that are ``after`` past the end of a window.
+
+        At most those of the oldest thousand windows: the next one is then due, too.
+        """
         if self._targets is None:
             return Ticks(deliver=(), next_at=due_at)
         partitions = self._partitions_of(stored)
         if partitions is None:
             return Ticks(deliver=(), next_at=None)
         ends = partitions.ends(due_at - after - _INSTANT, now - after)
-        following = partitions.next_end(now - after)
+        following = partitions.next_end(ends[-1] if ends else now - after)
         return Ticks(
             deliver=tuple(end + after for end in ends),
             next_at=None if following is None else following + after,

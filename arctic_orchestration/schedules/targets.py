@@ -41,7 +41,7 @@ class TargetPartitions(Protocol):
         ...
 
     def ends(self, after: datetime, until: datetime) -> Sequence[datetime]:
-        """Returns the ends of time windows in ``(after, until]``, the newest thousand at most."""
+        """Returns the ends of time windows in ``(after, until]``, the oldest thousand at most."""
         ...
 
     def next_end(self, after: datetime) -> datetime | None:

@@ -14,6 +14,7 @@ from arctic_orchestration.partitioning.windows import (
     current,
     ends,
     exists_from,
+    first_ends,
     last_ended,
     next_end,
     ranges,
@@ -184,6 +185,17 @@ def test_the_windows_that_ended_in_a_span(
 ) -> None:
     found = ends(definition, at(after), at(until), limit)
     assert found == [(at(moment), key) for moment, key in expected]
+    if limit > len(expected):
+        first = first_ends(definition, at(after), at(until), limit)
+        assert first == [moment for moment, _ in found]
+
+
+def test_the_first_windows_that_ended_in_a_span() -> None:
+    """Those after the change of clocks follow with the next look."""
+    begin, end = at("2026-10-24T23:30"), at("2026-10-25T03:00")
+    found = first_ends(BERLIN_HOURS, begin, end, 2)
+    assert found == [at("2026-10-25T00:00"), at("2026-10-25T01:00")]
+    assert first_ends(BERLIN_HOURS, found[-1], end, 2) == [at("2026-10-25T02:00"), end]
 
 
 @pytest.mark.parametrize(

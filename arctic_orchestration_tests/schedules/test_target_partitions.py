@@ -98,6 +98,17 @@ def test_a_day_that_has_not_ended_is_waited_for(lake: MakeWorld) -> None:
     assert runs(here) == ["2026-01-02"]
 
 
+def test_windows_that_ended_while_nothing_ran_are_all_made_up(
+    lake: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tick takes the oldest of them, and the next one those that follow."""
+    monkeypatch.setattr("arctic_orchestration.partitioning.target._ENDS_AT_ONCE", 2)
+    here = lake(daily(trigger=on.partition_end("6h")))
+    for second in range(3):
+        here.tick(5 * DAY + 6 * HOUR + second)
+    assert runs(here) == [f"2026-01-0{day}" for day in range(1, 6)]
+
+
 def test_the_timeout_begins_when_the_window_of_the_partition_has_ended(lake: MakeWorld) -> None:
     """What arrives on the first of a month is not given up before the month is over."""
     monthly = {**ASSETS, "summary": {"partitions": {"monthly": {"start": "2026-01-01"}}}}
