@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,12 +12,13 @@ from arctic_orchestration.errors import InvalidInput
 from arctic_orchestration.event_log.event import Event
 from arctic_orchestration.quantities import format_moment, iso
 from arctic_orchestration.schedules.constraints import Concurrency
-from arctic_orchestration.schedules.jobs import JobState
+from arctic_orchestration.schedules.jobs import Job, JobState
 from arctic_orchestration.schedules.location import Location, is_alive
 from arctic_orchestration.schedules.lookup import schedule_by_name, schedule_if_there
 from arctic_orchestration.schedules.schedule_history import Action, history_of
 from arctic_orchestration.schedules.store import ScheduleStore
 from arctic_orchestration.schedules.stored_schedule import ScheduleStatus, StoredSchedule
+from arctic_orchestration.schedules.target_partitions import partition_of
 from arctic_orchestration.schedules.triggers.base import NOTHING, Arrivals
 from arctic_orchestration.schedules.views.forecast import previous_ticks
 from arctic_orchestration.schedules.views.numbers import IS_FIRING
@@ -226,15 +227,22 @@ class _Question:
             .where(job_events.c.job_id == job.id, events.c.taken_at <= self.at)
             .order_by(job_events.c.number)
         )
-        arrivals: list[Arrivals] = [NOTHING] * len(self.stored.leaves)
-        partitions: set[tuple[int, str | None]] = set()
+        known = Job.from_row(job._mapping).arrivals
+        if len(known) != len(self.stored.leaves):
+            return reason
+        arrivals: list[Arrivals] = [NOTHING] * len(known)
+        partitions: set[tuple[int, str]] = set()
         for row in self.tx.execute(query):
             event = Event.parse(row.details)
-            key = (row.leaf, event.partition)
+            key = (row.leaf, partition_of(event))
             arrivals[row.leaf] = arrivals[row.leaf].with_event(
-                event, new_partition=key not in partitions, at=row.taken_at
+                event,
+                new_partition=not key[1] or key not in partitions,
+                at=row.taken_at,
+                late=known[row.leaf].late,
             )
             partitions.add(key)
+        arrivals = list(map(_with_missing, arrivals, known))
         try:
             firing = self.stored.schedule.trigger.evaluate(arrivals, self.at)
         except Exception:
@@ -348,6 +356,19 @@ class _Question:
         cause = "discarded" if last.state == JobState.DISCARDED else "nothing_arrived"
         text = f"nothing had arrived since its last job {last.id}, {ended}"
         return self.answer(cause, text, job_id=last.id)
+
+
+def _with_missing(then: Arrivals, now: Arrivals) -> Arrivals:
+    """Returns what had arrived, with how many partitions of those that belong together lacked."""
+    later = now.partitions - then.partitions
+    if now.required is None:
+        return then
+    return replace(
+        then,
+        required=now.required,
+        lacking=min(now.lacking + later, now.required),
+        missing=() if later else now.missing,
+    )
 
 
 def _changed(line: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,13 @@ from arctic_orchestration.schedules.triggers import AnyTrigger, on
 from arctic_orchestration.schedules.views.why_not import why_not
 from arctic_orchestration.schedules.views.why_not_answer import WhyNot
 from arctic_orchestration.state.audit import Actor
+from arctic_orchestration_tests.schedules.lake_of_partitions import (
+    MakeWorld as MakeWorldOfPartitions,
+)
+from arctic_orchestration_tests.schedules.lake_of_partitions import daily, lake
 from arctic_orchestration_tests.schedules.simulated import MakeWorld, World, at, schedule
+
+__all__ = ["lake"]
 
 HOUR = 3600.0
 
@@ -129,6 +136,38 @@ def test_what_a_trigger_missed_then_is_told_by_the_events_that_were_read(world: 
     assert (first.cause, first.source) == ("trigger", "history")
     assert first.answer.endswith("1 of 3 partitions of raw/a have arrived")
     assert second.answer.endswith("2 of 3 partitions of raw/a have arrived")
+
+
+@pytest.mark.parametrize("of", [{"partitions": "each"}, {"target": "report", "per": "date"}])
+@pytest.mark.parametrize("complete", [False, True])
+def test_what_all_partitions_missed_then(
+    lake: MakeWorldOfPartitions, of: dict[str, Any], complete: bool
+) -> None:
+    """Which ones, while nothing has arrived since; else how many, also once the job has fired."""
+    trigger = on.partitions("raw/orders", count="all", per=of.get("per"), complete=complete)
+    fields = {"partitions": "none", **of}
+    fields.pop("per", None)
+    here = lake(daily(**fields, trigger=trigger))
+    for hour, region in enumerate(("emea", "amer", "apac"), start=24):
+        here.feed.arrive("raw/orders", f"2026-01-01|{region}")
+        here.tick(hour * HOUR)
+        if region == "emea":
+            of_all = "partitions of raw/orders have arrived"
+            found = answer_at(here, 24.5 * HOUR, "daily").answer
+            assert found.endswith(f"1 of 3 {of_all}, missing 2026-01-01|amer, 2026-01-01|apac")
+    for have in (1, 2):
+        found = answer_at(here, (have + 23.5) * HOUR, "daily").answer
+        assert found == f"its trigger was not satisfied: {have} of 3 {of_all}"
+
+
+def test_arrivals_without_a_partition_are_counted_one_by_one(world: MakeWorld) -> None:
+    here = world([schedule(trigger=on.partitions("raw/a", count=3))])
+    for hour in (1, 2):
+        here.feed.arrive("raw/a", None, moment=at(hour * HOUR))
+        here.tick(hour * HOUR)
+    assert answer_at(here, 3 * HOUR).answer == (
+        "its trigger was not satisfied: 2 of 3 partitions of raw/a have arrived"
+    )
 
 
 def test_nothing_had_arrived_or_it_was_read_late(world: MakeWorld) -> None:
