@@ -8,6 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from arctic_orchestration.event_log.event import Event
+from arctic_orchestration.event_log.feed import ArrivalLookup
+from arctic_orchestration.schedules.arrival_rules import CountedArrivals
 from arctic_orchestration.schedules.job_queue import JobQueue
 from arctic_orchestration.schedules.jobs import JobState
 from arctic_orchestration.schedules.location import Location
@@ -22,7 +24,7 @@ from arctic_orchestration.state.tables import events, job_events, jobs
 _REGROUPED = "its events are given to jobs of the target's partitions"
 #: deferred arrivals for the code location that one transaction takes
 _TAKEN_AT_ONCE = 4_000
-#: newest arrivals without a partition that a deployment maps again
+#: newest arrivals without a partition, or before a check, that a deployment looks at again
 _RETRIED_AT_ONCE = 10_000
 _WAITS_FOR_CODE = sa.select(
     sa.exists().where(
@@ -156,24 +158,29 @@ def last_counted(
 
 
 def _take(tx: sa.Connection, store: ScheduleStore, query: sa.Select[Any]) -> list[Match]:
+    found = _matches(tx, store, query)
+    if found:
+        these = dialect.among(tx, deferred_arrivals.c.id, list(found))
+        tx.execute(sa.delete(deferred_arrivals).where(these))
+    return list(found.values())
+
+
+def _matches(tx: sa.Connection, store: ScheduleStore, query: sa.Select[Any]) -> dict[int, Match]:
+    """Returns kept arrivals by their ids, but for those of schedules that cannot be read."""
     found = tx.execute(query).all()
-    if not found:
-        return []
-    stored = store.by_ids(tx, {row.schedule_id for row in found})
-    rows = [row for row in found if row.schedule_id in stored]
-    ids = [row.id for row in rows]
-    tx.execute(sa.delete(deferred_arrivals).where(dialect.among(tx, deferred_arrivals.c.id, ids)))
+    stored = store.by_ids(tx, {row.schedule_id for row in found}) if found else {}
     parsed: dict[int, Event] = {}
-    return [
-        Match(
+    return {
+        row.id: Match(
             event=parsed.setdefault(row.number, Event.parse(row.details)),
             stored=stored[row.schedule_id],
             leaf=row.leaf,
             number=row.number,
             deferred_at=row.at,
         )
-        for row in rows
-    ]
+        for row in found
+        if row.schedule_id in stored
+    }
 
 
 def _kept(location: Location) -> sa.Select[Any]:
@@ -187,22 +194,36 @@ def _kept(location: Location) -> sa.Select[Any]:
 
 
 def try_again(
-    queue: JobQueue, location: Location, store: ScheduleStore, targets: Targets, now: datetime
+    queue: JobQueue,
+    location: Location,
+    store: ScheduleStore,
+    targets: Targets,
+    lookup: ArrivalLookup,
 ) -> None:
-    """Makes the next tick map unmatched arrivals again: the code may differ."""
-    tx = queue.tx
-    in_location = deferred_arrivals.c.location_id == location.id
+    """Makes the next tick take what the code may decide otherwise now.
+
+    These are unmatched arrivals, and those that no longer wait for a check: the code may have lost
+    it, or it may block no more.
+    """
+    tx, kept = queue.tx, deferred_arrivals.c
+    in_location = kept.location_id == location.id
     newest = (
-        sa.select(deferred_arrivals.c.id)
-        .where(in_location, deferred_arrivals.c.waits_for == "match")
-        .order_by(deferred_arrivals.c.id.desc())
+        sa.select(kept.id)
+        .where(in_location, kept.waits_for == "match")
+        .order_by(kept.id.desc())
         .limit(_RETRIED_AT_ONCE)
     )
     ids = list(tx.execute(newest).scalars())
+    unchecked = _kept(location).where(kept.waits_for == "checks").limit(_RETRIED_AT_ONCE)
+    waiting = _matches(tx, store, unchecked.order_by(None).order_by(kept.id.desc()))
+    if waiting:
+        rules = CountedArrivals(lookup, targets, replacing=lambda _: ())
+        counted = {id(match) for match in rules.sort(list(waiting.values()))[0]}
+        ids += [number for number, match in waiting.items() if id(match) in counted]
     if ids:
-        these = dialect.among(tx, deferred_arrivals.c.id, ids)
+        these = dialect.among(tx, kept.id, ids)
         tx.execute(sa.update(deferred_arrivals).where(these).values(waits_for="code"))
-    _regroup(queue, location, store, targets, now)
+    _regroup(queue, location, store, targets, queue.now)
 
 
 def _regroup(

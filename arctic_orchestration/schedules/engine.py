@@ -234,7 +234,7 @@ class Engine:
             queue = JobQueue(tx, now)
             if not (self._deployed or reading.more):
                 timers.begin_again(tx, location, self.store, now)
-                deferred_arrivals.try_again(queue, location, self.store, self.targets, now)
+                deferred_arrivals.try_again(queue, location, self.store, self.targets, self.feed)
                 fired = count_again(queue, reading.location, self.store, self.targets, self.feed)
                 done["fired"] += fired
             if self.inventory is not None and not (self._deployed or reading.more):

@@ -1,6 +1,6 @@
 """Which arrivals of a partition count: checks, backfills, data versions."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -8,11 +8,13 @@ import sqlalchemy as sa
 
 from arctic_orchestration import on, only
 from arctic_orchestration.event_log.event import Event, EventKind
+from arctic_orchestration.schedules.simulator import read_declared
 from arctic_orchestration.state.partition_tables import deferred_arrivals
 from arctic_orchestration.state.tables import events, job_events
 from arctic_orchestration_tests.schedules.lake_of_partitions import (
     ASSETS,
     DAY,
+    Declared,
     MakeWorld,
     daily,
     end_runs,
@@ -23,6 +25,13 @@ from arctic_orchestration_tests.schedules.lake_of_partitions import (
 from arctic_orchestration_tests.schedules.simulated import World, at
 
 __all__ = ["lake"]
+
+
+class Unchecked(Declared):
+    """Code whose assets have no check that blocks."""
+
+    def blocking_checks(self, asset: str) -> Collection[str]:
+        return ()
 
 
 def arrive(here: World, partition: str, *, checks: Sequence[str] = (), **fields: Any) -> int:
@@ -80,6 +89,26 @@ def test_an_arrival_counts_when_its_blocking_check_has_passed(lake: MakeWorld) -
     evaluate(here, bad, "no_nulls", passed=True)
     here.tick(6 * DAY + 2)
     assert runs(here) == ["2026-01-03", "2026-01-01", "2026-01-02"]
+
+
+def test_an_arrival_counts_when_the_code_has_lost_the_check_that_failed(lake: MakeWorld) -> None:
+    """Or it blocks no more; while the code has it, a deployment changes nothing."""
+    here = lake(daily(trigger=on.partitions("raw/payments")))
+    for partition in ("2026-01-01", "2026-01-02"):
+        evaluate(here, arrive(here, partition, checks=["no_nulls"]), "no_nulls", passed=False)
+    for day in (5, 6):
+        here.engine = here.new_engine()
+        here.tick(day * DAY)
+        here.tick(day * DAY + 1)
+    assert runs(here) == []
+    with here.database.read() as tx:
+        kept = tx.execute(sa.select(deferred_arrivals.c.waits_for, deferred_arrivals.c.at)).all()
+    assert kept == [("checks", at(5 * DAY))] * 2
+    here.targets = Unchecked(read_declared({"assets": ASSETS}))
+    here.engine = here.new_engine()
+    here.tick(7 * DAY)
+    here.tick(7 * DAY + 1)
+    assert runs(here) == ["2026-01-01", "2026-01-02"]
 
 
 def test_an_evaluation_leaves_the_arrivals_of_other_partitions_alone(lake: MakeWorld) -> None:
