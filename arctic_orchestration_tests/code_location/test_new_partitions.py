@@ -103,3 +103,35 @@ def test_a_range_whose_end_was_deleted_is_not_run(place: Place) -> None:
     assert (_keys(tick), tick.dynamic_partitions_requests) == ([], [])
     (reason,) = [reason for _, state, reason in place.states() if state == "launching"]
     assert reason.startswith("partition 'acme' was deleted, with which the range acme to corp")
+
+
+def of_tenant(tenant: str) -> dict[str, Any]:
+    if tenant == "ghost":
+        raise LookupError(f"{tenant} is no tenant")
+    return {}
+
+
+@dg.op
+def post() -> None: ...
+
+
+@dg.job(config=dg.PartitionedConfig(TENANTS, run_config_for_partition_key_fn=of_tenant))
+def letters() -> None:
+    post()
+
+
+def test_a_key_whose_run_is_refused_is_not_added(place: Place) -> None:
+    """Dagster would have a partition that no run can make."""
+    schedule = Schedule(
+        name="s", target="letters", trigger=on.partitions("raw/bill"), partitions="each",
+        enabled=True,
+    )  # fmt: skip
+    bills = dg.AssetSpec(["raw", "bill"], partitions_def=TENANTS)
+    defs = dg.Definitions.merge(
+        dg.Definitions(assets=[bills], jobs=[letters]), Arctic(schedules=[schedule]).definitions()
+    )
+    place.tick(defs)
+    place.announce("acme", "ghost", asset="raw/bill")
+    assert _keys(place.tick(defs)) == [("acme", "acme")]
+    assert [state for _, state, _ in place.states()] == ["launching", "failed"]
+    assert place.instance.get_dynamic_partitions("tenants") == ["acme"]

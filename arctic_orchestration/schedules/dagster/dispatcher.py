@@ -223,12 +223,12 @@ class DispatcherSensor(EveryJobSensor):
             "daemons": watch.daemons(now, context),
         }
         cursor = json.dumps({**counts, **{name: value for name, value in shown.items() if value}})
-        added = new_partitions(result.requests, targets)
-        requests = []
+        requests, accepted = [], []
         for request in result.requests:
             # A request that Dagster refuses would fail the tick, and all ticks after it.
             try:
                 requests.append(self._run_requests.make(request, context))
+                accepted.append(request)
             except Exception as error:
                 problem = f"Dagster refuses its run: {error}"
                 context.log.error("job %s: %s", request.job_id, problem)
@@ -243,7 +243,7 @@ class DispatcherSensor(EveryJobSensor):
             )
         return dg.SensorResult(
             run_requests=requests,
-            dynamic_partitions_requests=added,
+            dynamic_partitions_requests=new_partitions(accepted, targets),
             cursor=cursor,
             asset_events=observed,
         )
