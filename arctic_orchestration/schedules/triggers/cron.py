@@ -118,8 +118,11 @@ class Cron(Leaf):
         # Usually one tick is due and the next follows: one iteration finds both.
         ticks = self._ticks(due_at - timedelta(microseconds=1), name)
         first, second = next(ticks), next(ticks)
+        if first > now:
+            # The timer was set by other rules of the zone: what was due is no tick any more.
+            return Ticks(deliver=(), next_at=first)
         if second > now:
-            return Ticks(deliver=(first,) if oldest <= first <= now else (), next_at=second)
+            return Ticks(deliver=(first,) if oldest <= first else (), next_at=second)
         return Ticks(
             deliver=tuple(self._newest(oldest, now, wanted, name)),
             next_at=self.next_tick(now, name),

@@ -188,3 +188,11 @@ def test_nothing_is_due_before_its_time_when_the_clock_was_set_back() -> None:
     for rule in ("latest", "all", "none"):
         cron = on.cron("0 4 * * *", catch_up=rule)
         assert cron.ticks_due(moment("01-03 04:00"), moment("01-02 03:30"), "s").deliver == ()
+
+
+def test_a_timer_that_other_rules_of_the_zone_have_set_skips_no_tick() -> None:
+    """It was set for 03:00; after an update of the zones that moment is no tick, and 04:00 is."""
+    for rule in ("latest", "all", "none"):
+        cron = on.cron("0 4 * * *", catch_up=rule)
+        assert due(cron, "01-02 03:00", "01-02 03:10") == ([], "01-02 04:00")
+        assert due(cron, "01-02 03:00", "01-02 04:00") == (["01-02 04:00"], "01-03 04:00")
