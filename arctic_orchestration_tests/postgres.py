@@ -11,7 +11,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from typing import Any
 import psycopg2
 
 from arctic_orchestration_tests.patience import PATIENCE_SECONDS, until
+from arctic_orchestration_tests.proofs.processes import free_port
 from arctic_orchestration_tests.scratch import scratch_directory
 
 _USER = "postgres"
@@ -59,7 +59,7 @@ class PostgresServer:
             os.chown(self._home, self._account.pw_uid, self._account.pw_gid)
         self._data = self._home / "data"
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
         subprocess.run(
             [binaries / "initdb", "-D", self._data, "-U", _USER, "-A", "trust", "-E", "UTF8",
              "--no-locale", "--no-sync"],
@@ -195,12 +195,6 @@ def _in_memory() -> str | None:
     if not os.access(place, os.W_OK) or shutil.disk_usage(place).free < _ROOM:
         return None
     return str(place)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _end_with_the_parent() -> Any:

@@ -1,4 +1,4 @@
-"""Shortens Dagster's configuration errors, without the schema that precedes them."""
+"""Shortens Dagster's errors: without the schema, or the wrapping, around what is wrong."""
 
 from arctic_orchestration.errors import ArcticError
 

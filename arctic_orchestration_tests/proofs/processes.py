@@ -1,16 +1,21 @@
 """Ports and ends of the processes of proofs; loads nothing, for measured processes."""
 
+import contextlib
 import ctypes
+import secrets
 import signal
 import socket
 import sys
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A loopback port that is not listened on, of those that the kernel gives to none by itself."""
+    while True:
+        # Tests that run at once have the same seed, so the system draws the number.
+        port = 20_000 + secrets.randbelow(10_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def end_with_the_parent() -> None:
